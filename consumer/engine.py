@@ -1,0 +1,143 @@
+"""Engines: database connections whose transactions, waits and settings are ours, for SQLite and PostgreSQL.
+
+SQLAlchemy leaves the beginning of a transaction to the drivers. On SQLite that is too late for a lock and leaves DDL
+outside the transaction, so here every transaction begins with an explicit statement. No wait is unbounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from consumer.errors import InvalidURL
+
+BUSY_TIMEOUT_S = 10
+"""SQLite: how long a statement waits for another connection's lock. Writers are served unfairly, so it is generous."""
+
+CONNECT_TIMEOUT_S = 10
+"""PostgreSQL: how long a connection may take to be made."""
+
+LOCK_TIMEOUT_S = 30
+"""PostgreSQL: how long a statement waits for a lock. Above any healthy transaction of another consumer."""
+
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 15, 5, 3
+"""PostgreSQL, both ends: a dead peer is found after 30 s instead of two hours, and its row lock with it."""
+
+TCP_USER_TIMEOUT_MS = 1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S * KEEPALIVE_COUNT)
+"""PostgreSQL, both ends: the same for a peer that dies while data is on its way to it."""
+
+BEGIN_STATEMENT = "consumer_begin"
+"""Execution option: what begins a transaction on SQLite, where it is not to be BEGIN IMMEDIATE."""
+
+READ_ONLY = {BEGIN_STATEMENT: "BEGIN DEFERRED"}
+"""Execution options for a transaction that only reads: it takes no write lock."""
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+_LIBPQ = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives": 1,
+    "keepalives_idle": KEEPALIVE_IDLE_S,
+    "keepalives_interval": KEEPALIVE_INTERVAL_S,
+    "keepalives_count": KEEPALIVE_COUNT,
+    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+    "application_name": "consumer",
+}
+
+_SESSION = {
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    "tcp_keepalives_idle": KEEPALIVE_IDLE_S,
+    "tcp_keepalives_interval": KEEPALIVE_INTERVAL_S,
+    "tcp_keepalives_count": KEEPALIVE_COUNT,
+    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+}
+
+
+def parse_url(text: str | URL) -> URL:
+    """Read a database URL.
+
+    Args:
+        text: `sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` with libpq's options after a `?`.
+
+    Returns:
+        The URL, with the driver that this package uses.
+
+    Raises:
+        InvalidURL: it is none, or of another database or driver.
+    """
+    try:
+        url = make_url(text)
+        driver = _DRIVERS.get(url.drivername, url.drivername)
+        url = url.set(drivername=driver)
+        supported = driver in _DRIVERS.values()
+        if supported:
+            url.get_dialect()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        url, supported = None, False
+    if url is None or not supported:
+        scheme = str(text).partition(":")[0] if "://" in str(text) else ""
+        raise InvalidURL(
+            f"this database URL{f' ({scheme}://…)' if scheme else ''} cannot be used: "
+            "give sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+        )
+    return url
+
+
+def make_engine(url: str | URL, **options: Any) -> Engine:
+    """Make an engine on which every transaction is explicit.
+
+    Args:
+        url: see `parse_url`.
+        options: further arguments for SQLAlchemy's `create_engine`.
+
+    Returns:
+        The engine. Nothing is connected yet.
+
+    Raises:
+        InvalidURL: see `parse_url`.
+    """
+    url = parse_url(url)
+    try:
+        url.get_dialect().import_dbapi()
+    except ModuleNotFoundError as error:
+        raise InvalidURL("PostgreSQL needs a driver: pip install 'resumable-consumer[postgres]'") from error
+    return _make_sqlite(url, **options) if url.get_backend_name() == "sqlite" else _make_postgresql(url, **options)
+
+
+def _make_sqlite(url: URL, **options: Any) -> Engine:
+    # isolation_level=None keeps the driver from beginning and committing by itself.
+    arguments = {"timeout": BUSY_TIMEOUT_S, "isolation_level": None, "check_same_thread": False}
+    engine = create_engine(url, connect_args=arguments, **options)
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: object) -> None:
+        connection.execute(
+            "PRAGMA synchronous=EXTRA"
+        )  # durable in the default journal mode too, directory entry included
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_STATEMENT, "BEGIN IMMEDIATE"))
+
+    return engine
+
+
+def _make_postgresql(url: URL, **options: Any) -> Engine:
+    arguments = {name: value for name, value in _LIBPQ.items() if name not in url.query}
+    # READ COMMITTED whatever the server's default: under REPEATABLE READ a second consumer's lock is an error, no wait.
+    engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **options)
+    settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items())
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _record: object) -> None:
+        connection.execute(f"SELECT {settings}")
+        connection.commit()
+
+    return engine
+
+
+def make_short_engine(url: str | URL) -> Engine:
+    """Make an engine for one short task: it keeps no connection."""
+    return make_engine(url, poolclass=pool.NullPool)

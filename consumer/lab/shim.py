@@ -1,0 +1,199 @@
+"""Steps 2, 3 and 5 of the contract: a store in one SQLite file, on a plain `sqlite3` connection.
+
+The definitions and statements are those of `schema.py` and `sql.py`, compiled once to SQLite's text; the verdict is
+that of `rule.py`. What is here is the transaction around them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from os import PathLike
+from typing import TypeAlias
+
+from sqlalchemy import Table
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.schema import CreateTable
+from sqlalchemy.sql import ClauseElement
+
+from consumer import schema, sql
+from consumer.rule import Verdict, judge
+from consumer.schema import FoundColumn
+from consumer.wire import check_event, encode_ack, parse_line
+
+BUSY_TIMEOUT_S = 1
+"""How long a statement waits for another connection's lock; the contract's number."""
+
+Fault: TypeAlias = Callable[[], object]
+"""What `apply_event` calls in the middle of its transaction, for tests; what it returns is ignored."""
+
+
+def _text(clause: ClauseElement) -> str:
+    return str(clause.compile(dialect=sqlite.dialect(paramstyle="named")))
+
+
+_CREATE = [_text(CreateTable(table, if_not_exists=True)) for table in schema.metadata.sorted_tables]
+_INSERT_FIRST_ROW = _text(sql.INSERT_FIRST_ROW)
+_READ_STATE = _text(sql.READ_STATE)
+_READ_DELTA = _text(sql.READ_DELTA)
+_INSERT_EVENT = _text(sql.INSERT_EVENT)
+_ADD_TO_TOTAL = _text(sql.ADD_TO_TOTAL)
+_MOVE_CURSOR = _text(sql.MOVE_CURSOR)
+
+
+def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
+    """Open a store, and make or complete it where it is not ready. What is there is never reset.
+
+    Args:
+        path: the file, passed on to `sqlite3.connect` as it is.
+
+    Returns:
+        A connection with `isolation_level=None` (transactions are explicit), a busy timeout of 1 s and
+        `PRAGMA synchronous=EXTRA`, which makes a commit durable in SQLite's default journal mode.
+
+    Raises:
+        sqlite3.Error: the file cannot be used, or it has a table of ours with other columns. The connection is closed.
+    """
+    con = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        con.execute("PRAGMA synchronous=EXTRA")
+        if not _is_ready(con):
+            _complete(con)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _is_ready(con: sqlite3.Connection) -> bool:
+    """Look without a write lock, so that a store in use can be opened."""
+    tables_are_there = [_has_table(con, table) for table in schema.metadata.sorted_tables]
+    return all(tables_are_there) and _fetch(con, _READ_STATE) is not None
+
+
+def _has_table(con: sqlite3.Connection, table: Table) -> bool:
+    cursor = con.execute(f"PRAGMA table_info({table.name})")
+    cursor.row_factory = None
+    found = [FoundColumn(name, type_, bool(key)) for _, name, type_, _, _, key in cursor.fetchall()]
+    if not found:
+        return False
+    problem = schema.difference(table, found, sqlite=True)
+    if problem is not None:
+        raise sqlite3.DatabaseError(problem)
+    return True
+
+
+def _complete(con: sqlite3.Connection) -> None:
+    """Create what is missing, under the write lock: several processes may open a new file at once."""
+    try:
+        con.execute("BEGIN IMMEDIATE")
+        for statement in _CREATE:
+            con.execute(statement)
+        con.execute(_INSERT_FIRST_ROW)
+        con.execute("COMMIT")
+    except BaseException:
+        _roll_back(con)
+        raise
+
+
+def state(con: sqlite3.Connection) -> tuple[int, int]:
+    """Read `(last, total)`: the number of the last event applied, -1 for none, and the sum of all deltas.
+
+    Raises:
+        sqlite3.Error: the checkpoint has no row or cannot be read.
+    """
+    row = _fetch(con, _READ_STATE)
+    if row is None:
+        raise sqlite3.DatabaseError("the checkpoint has no row: open_store() completes a store")
+    last, total = row
+    return last, total
+
+
+def apply_event(con: sqlite3.Connection, seq: int, delta: int, fault: Fault | None = None) -> bool:
+    """Apply one event in one transaction: ledger row, total, cursor, commit.
+
+    Args:
+        con: a connection from `open_store`, in no transaction.
+        seq: the event's number, 0..2147483647.
+        delta: its change, -1000..1000.
+        fault: called between the updates of total and cursor, for tests of what happens if that fails.
+
+    Returns:
+        True where the event was applied, False where it had been before.
+
+    Raises:
+        ValueError: seq or delta is no int in range; nothing was touched.
+        Gap: an event before this one is missing.
+        Conflict: the number is known with other content.
+        sqlite3.Error: the database failed, `con` is in a transaction of the caller's, or `fault` ended ours.
+        BaseException: whatever else went wrong, `fault` included. Everything is rolled back.
+    """
+    check_event(seq, delta)
+    if con.in_transaction:
+        raise sqlite3.ProgrammingError(
+            "apply_event needs a transaction of its own: commit or roll back the open one first"
+        )
+    try:
+        con.execute("BEGIN IMMEDIATE")
+        recorded = _fetch(con, _READ_DELTA, seq=seq)
+        verdict = judge(state(con)[0], seq, delta, None if recorded is None else recorded[0])
+        if verdict is Verdict.NEW:
+            _write(con, _INSERT_EVENT, seq=seq, delta=delta)
+            _write(con, _ADD_TO_TOTAL, delta=delta)
+            if fault is not None:
+                _call_inside(con, fault)
+            _write(con, _MOVE_CURSOR, seq=seq)
+        con.execute("COMMIT")
+    except BaseException:
+        _roll_back(con)
+        raise
+    return verdict is Verdict.NEW
+
+
+def consume_line(con: sqlite3.Connection, line: bytes, fault: Fault | None = None) -> bytes:
+    r"""Apply one EVENT line and give the ACK line, which exists only when the event is committed.
+
+    Args:
+        con: as for `apply_event`.
+        line: as for `parse_line`.
+        fault: as for `apply_event`.
+
+    Returns:
+        ``ACK <seq>\n``, for a duplicate with the same content too.
+
+    Raises:
+        BaseException: what `parse_line` and `apply_event` raise.
+    """
+    seq, delta = parse_line(line)
+    apply_event(con, seq, delta, fault)
+    return encode_ack(seq)
+
+
+def _fetch(con: sqlite3.Connection, statement: str, **values: int) -> tuple[int, ...] | None:
+    """The first row, as a plain tuple whatever `row_factory` the caller has set."""
+    cursor = con.execute(statement, values)
+    cursor.row_factory = None
+    row: tuple[int, ...] | None = cursor.fetchone()
+    cursor.close()
+    return row
+
+
+def _write(con: sqlite3.Connection, statement: str, **values: int) -> None:
+    """Change exactly one row. A trigger can ignore a write without an error; that must not move the cursor."""
+    if con.execute(statement, values).rowcount != 1:
+        raise sqlite3.IntegrityError(f"exactly one row should have changed: {statement}")
+
+
+def _call_inside(con: sqlite3.Connection, fault: Fault) -> None:
+    """Call `fault` inside a savepoint, whose release fails if the transaction is no longer the one it was made in."""
+    con.execute("SAVEPOINT consumer_fault")
+    fault()
+    con.execute("RELEASE consumer_fault")
+
+
+def _roll_back(con: sqlite3.Connection) -> None:
+    """Leave no transaction, and never hide the error that brought us here: the connection may be closed by now."""
+    with suppress(sqlite3.Error):
+        if con.in_transaction:
+            con.execute("ROLLBACK")

@@ -1,0 +1,113 @@
+"""The tables of a store: the one owner of their names, types and shapes.
+
+Migrations, the store and the shim all build on these objects; nothing else knows a table or a column by name.
+`checkpoint` and `ledger` are the contract's two tables and never change shape. Whatever joins them is prefixed with
+`consumer_`, so that a user's own tables and own Alembic history can live in the same database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, Table
+
+NOTHING_YET = -1
+"""The cursor of a store that has seen no event."""
+
+VERSION_TABLE = "consumer_alembic_version"
+"""Where Alembic keeps this schema's revision; not `alembic_version`, which is the user's."""
+
+HEAD = "0001"
+"""The revision that these tables correspond to. Kept here, so that a running consumer can check it without Alembic."""
+
+PREFIX = "consumer_"
+
+metadata = MetaData()
+
+_Big = BigInteger().with_variant(Integer, "sqlite")
+"""BIGINT; on SQLite INTEGER, which is 64 bits wide there and the only type of a rowid key."""
+
+# The keys are declared nullable, since a bare `INTEGER PRIMARY KEY` is what the contract's statements say: SQLAlchemy
+# then writes no NOT NULL, and SQLite's `PRAGMA table_info` is equal to the letter. No database lets a NULL in there.
+
+checkpoint = Table(
+    "checkpoint",
+    metadata,
+    Column("id", Integer, CheckConstraint("id=1"), primary_key=True, nullable=True, autoincrement=False),
+    Column("last", _Big, nullable=False),
+    Column("total", _Big, nullable=False),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("seq", _Big, primary_key=True, nullable=True, autoincrement=False),
+    Column("delta", Integer, nullable=False),
+)
+
+
+def owns_table(name: str) -> bool:
+    """Say whether a table of this name belongs to this package.
+
+    For a user's own `env.py`, whose autogenerate would otherwise propose to drop our tables::
+
+        def include_name(name, type_, parent_names):
+            return type_ != "table" or not owns_table(name)
+
+    Args:
+        name: a table's name without its schema.
+    """
+    return name in metadata.tables or name.startswith(PREFIX)
+
+
+def comparable_metadata() -> MetaData:
+    """Copy the tables as PostgreSQL reflects them, where keys are NOT NULL: what Alembic compares with there."""
+    copy = MetaData()
+    for table in metadata.sorted_tables:
+        for column in table.to_metadata(copy).primary_key:
+            column.nullable = False
+    return copy
+
+
+class FoundColumn(NamedTuple):
+    """A column as a database reports it: its name, the type's SQL text, and whether it belongs to the primary key."""
+
+    name: str
+    type: str
+    is_key: bool
+
+
+def difference(table: Table, found: Iterable[FoundColumn], *, sqlite: bool) -> str | None:
+    """Name what keeps an existing table from serving as one of ours.
+
+    Case, NOT NULL and CHECK are not compared: a store that somebody else's solution of the contract made is as good.
+
+    Args:
+        table: one of the tables above.
+        found: the columns of the existing table of that name.
+        sqlite: whether types are SQLite's, where every type with INT in it stores the same integers; elsewhere BIGINT
+            and INTEGER differ.
+
+    Returns:
+        One sentence that names both shapes, or None where it serves.
+    """
+
+    def shape(columns: Iterable[FoundColumn]) -> set[tuple[str, str, bool]]:
+        return {
+            (name.lower(), "INT" if sqlite and "INT" in type_.upper() else type_.upper(), is_key)
+            for name, type_, is_key in columns
+        }
+
+    found = list(found)
+    wanted = [
+        FoundColumn(c.name, "BIGINT" if c.type is _Big and not sqlite else "INTEGER", c.primary_key)
+        for c in table.columns
+    ]
+    if shape(found) == shape(wanted):
+        return None
+    return f"a table {table.name} exists with other columns: {_describe(found)}; needed: {_describe(wanted)}"
+
+
+def _describe(columns: Iterable[FoundColumn]) -> str:
+    return ", ".join(f"{name} {type_}{' PRIMARY KEY' if is_key else ''}" for name, type_, is_key in columns)

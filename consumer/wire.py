@@ -1,0 +1,203 @@
+"""The frames on the wire: their grammar, a parser for one line, a decoder for a whole chunk, and the encoders.
+
+A frame is one line of ASCII: words and canonical integers with single spaces between them and LF at the end, at most
+`LINE_BYTES_MAX` bytes. The grammar stands here once, as named fragments; `docs/protocol.md` says who sends what when.
+Pure: no clock, socket or database. Nothing here decides what a frame means for the cursor; that is `rule.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from consumer.errors import MalformedFrame
+
+SEQ_MAX = 2**31 - 1
+"""The highest number of an event."""
+
+DELTA_MAX = 1000
+"""The largest change of one event, in either direction."""
+
+LINE_BYTES_MAX = 64
+"""The longest line, its LF included."""
+
+Event: TypeAlias = tuple[int, int]
+"""`(seq, delta)`."""
+
+
+# The grammar. Integers are canonical: no sign but a minus before a number other than zero, no leading zero.
+
+SEQ = rb"(?:[1-9][0-9]{0,9}+|0)"  # up to ten digits; what is above SEQ_MAX is found by value
+DELTA = rb"(?:-?(?:[1-9][0-9]{0,2}|1000)|0)"
+CURSOR = rb"(?:-1|" + SEQ + rb")"  # "nothing yet" is -1
+TOTAL = rb"(?:0|-?[1-9][0-9]{0,12})"  # SEQ_MAX + 1 events of DELTA_MAX have thirteen digits
+
+EVENT = rb"EVENT " + SEQ + rb" " + DELTA + rb"\n"
+EVENT_PARTS = rb"EVENT (" + SEQ + rb") (" + DELTA + rb")\n"
+SNAPSHOT = rb"SNAPSHOT (?P<last>" + CURSOR + rb") (?P<total>" + TOTAL + rb")\n"
+TRUNCATED = rb"TRUNCATED (?P<first>" + SEQ + rb")\n"
+AHEAD = rb"AHEAD (?P<head>" + CURSOR + rb")\n"
+RESUME = rb"RESUME (" + CURSOR + rb")\n"
+ACK = rb"ACK " + SEQ + rb"\n"
+
+_event = re.compile(EVENT_PARTS)
+_events = re.compile(rb"(?:" + EVENT + rb")*+")  # possessive: nothing is remembered for going back
+_control = re.compile(SNAPSHOT + rb"|" + TRUNCATED + rb"|" + AHEAD)
+_resume = re.compile(RESUME)
+_acks = re.compile(rb"(?:" + ACK + rb")*+")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The publisher can no longer serve the cursor; it offers a state as of `last`, and the events after it."""
+
+    last: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The publisher can no longer serve the cursor; its oldest event is `first`."""
+
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The cursor is beyond the publisher's last event, `head` (-1 where it has none)."""
+
+    head: int
+
+
+Control: TypeAlias = Snapshot | Truncated | Ahead
+"""What a publisher says in answer to a RESUME that it cannot serve."""
+
+
+def is_integer(value: object, low: int, high: int) -> bool:
+    """Say whether `value` is an `int`, no `bool`, and within `low`..`high`."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def check_event(seq: object, delta: object) -> None:
+    """Raise `ValueError` unless `seq` and `delta` are integers within the ranges of the protocol."""
+    if not is_integer(seq, 0, SEQ_MAX):
+        raise ValueError(f"seq must be an int from 0 to {SEQ_MAX}, not {seq!r}")
+    if not is_integer(delta, -DELTA_MAX, DELTA_MAX):
+        raise ValueError(f"delta must be an int from {-DELTA_MAX} to {DELTA_MAX}, not {delta!r}")
+
+
+def parse_line(line: bytes) -> Event:
+    r"""Read one EVENT line.
+
+    Args:
+        line: exactly ``EVENT <seq> <delta>\n`` in ASCII, at most 64 bytes.
+
+    Returns:
+        `(seq, delta)`.
+
+    Raises:
+        ValueError: for anything else; `MalformedFrame` where it was bytes.
+    """
+    if not isinstance(line, bytes):
+        raise ValueError(f"a line must be bytes, not {type(line).__name__}")
+    match = _event.fullmatch(line)
+    if match is None or (seq := int(match[1])) > SEQ_MAX:
+        raise MalformedFrame(line)
+    return seq, int(match[2])
+
+
+def decode(buffer: bytes) -> tuple[list[Event], bytes, Control | MalformedFrame | None]:
+    """Read all that has arrived from a publisher.
+
+    Line by line it equals `parse_line`, at a small part of its cost: one match and one JSON read for a whole chunk.
+
+    Args:
+        buffer: bytes from the start of a line.
+
+    Returns:
+        `(events, rest, stop)`. The events of the good lines at the beginning; what is left of the buffer; and what
+        ended the reading: None where `rest` is an unfinished line and more bytes are needed, a control frame (`rest`
+        begins after it), or a `MalformedFrame`, not raised (`rest` begins with it). A rest of 64 bytes or more without
+        LF is malformed, since no line is that long.
+    """
+    lines = _prefix(_events, buffer)
+    numbers = _numbers(lines, b"EVENT ")
+    events = list(zip(numbers[::2], numbers[1::2], strict=True))
+    if events and max(events)[0] > SEQ_MAX:
+        del events[next(n for n, (seq, _) in enumerate(events) if seq > SEQ_MAX) :]
+        lines = b"".join(lines.splitlines(keepends=True)[: len(events)])
+    rest = buffer[len(lines) :]
+    if b"\n" not in rest:
+        return events, rest, _unfinished(rest)
+    line = rest[: rest.index(b"\n") + 1]
+    control = _read_control(line)
+    if control is None:
+        return events, rest, MalformedFrame(line)
+    return events, rest[len(line) :], control
+
+
+def decode_acks(buffer: bytes) -> tuple[list[int], bytes, MalformedFrame | None]:
+    """Read all the ACK lines that have arrived from a consumer: `(seqs, rest, stop)`, as `decode` does for events."""
+    lines = _prefix(_acks, buffer)
+    seqs = _numbers(lines, b"ACK ")
+    if seqs and max(seqs) > SEQ_MAX:
+        del seqs[next(n for n, seq in enumerate(seqs) if seq > SEQ_MAX) :]
+        lines = b"".join(lines.splitlines(keepends=True)[: len(seqs)])
+    rest = buffer[len(lines) :]
+    if b"\n" not in rest:
+        return seqs, rest, _unfinished(rest)
+    return seqs, rest, MalformedFrame(rest[: rest.index(b"\n") + 1])
+
+
+def parse_resume(line: bytes) -> int:
+    """Read a RESUME line and give its cursor. Raises `MalformedFrame` for anything else."""
+    match = _resume.fullmatch(line)
+    if match is None or (last := int(match[1])) > SEQ_MAX:
+        raise MalformedFrame(line)
+    return last
+
+
+def _prefix(lines: re.Pattern[bytes], buffer: bytes) -> bytes:
+    match = lines.match(buffer)
+    assert match is not None  # the pattern matches the empty string too
+    return match[0]
+
+
+def _numbers(lines: bytes, word: bytes) -> list[int]:
+    """All numbers of good lines, flat. The JSON reader is the fastest way from digits to ints that Python has."""
+    body = lines[len(word) : -1].replace(b"\n" + word, b",").replace(b" ", b",")
+    numbers: list[int] = json.loads(b"[" + body + b"]")
+    return numbers
+
+
+def _unfinished(rest: bytes) -> MalformedFrame | None:
+    return MalformedFrame(rest) if len(rest) >= LINE_BYTES_MAX else None
+
+
+def _read_control(line: bytes) -> Control | None:
+    match = _control.fullmatch(line)
+    if match is None:
+        return None
+    fields = {name: int(digits) for name, digits in match.groupdict().items() if digits is not None}
+    if any(value > SEQ_MAX for name, value in fields.items() if name != "total"):
+        return None
+    if "total" in fields:
+        return Snapshot(**fields)
+    return Truncated(**fields) if "first" in fields else Ahead(**fields)
+
+
+def encode_event(seq: int, delta: int) -> bytes:
+    """Give the EVENT line."""
+    return b"EVENT %d %d\n" % (seq, delta)
+
+
+def encode_resume(last: int) -> bytes:
+    """Give the RESUME line: the consumer has everything up to `last`, -1 for nothing."""
+    return b"RESUME %d\n" % last
+
+
+def encode_ack(seq: int) -> bytes:
+    """Give the ACK line: the consumer has committed event `seq`."""
+    return b"ACK %d\n" % seq

@@ -1,0 +1,57 @@
+"""What Alembic runs: one transaction, under a lock, over the tables of `consumer.schema` and no others.
+
+The database is that of `-x url=…`, else of the environment variable CONSUMER_DB, else of `alembic.ini`. The library and
+the command line come through here too (`consumer/migrate.py`).
+"""
+
+import os
+from logging.config import fileConfig
+
+from alembic import context
+
+from consumer import migrate
+from consumer.engine import make_short_engine, parse_url
+from consumer.schema import VERSION_TABLE, comparable_metadata, metadata
+
+
+def _url() -> str:
+    given = context.get_x_argument(as_dictionary=True).get("url") or os.environ.get("CONSUMER_DB")
+    return given or context.config.get_main_option("sqlalchemy.url")
+
+
+def _is_ours(name: str, type_: str, _parents: object) -> bool:
+    """Compare our tables alone: what else is in the database belongs to somebody else."""
+    return type_ != "table" or name in metadata.tables
+
+
+def _configure(dialect_name: str, **how: object) -> None:
+    context.configure(
+        target_metadata=metadata if dialect_name == "sqlite" else comparable_metadata(),
+        version_table=VERSION_TABLE,
+        include_name=_is_ours,
+        transactional_ddl=True,
+        **how,
+    )
+
+
+def _run_offline() -> None:
+    url = parse_url(_url())
+    _configure(url.get_backend_name(), url=url, literal_binds=True, dialect_opts={"paramstyle": "named"})
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+def _run_online() -> None:
+    with make_short_engine(_url()).begin() as connection:
+        migrate.lock(connection)
+        _configure(connection.dialect.name, connection=connection)
+        context.run_migrations()
+
+
+if context.config.config_file_name is not None:
+    fileConfig(context.config.config_file_name, disable_existing_loggers=False)
+
+if context.is_offline_mode():
+    _run_offline()
+else:
+    _run_online()

