@@ -1,47 +1,31 @@
 """The command: what is typed, what is printed, and the exit code.
 
-An error is one line on standard error that says what to do, never a traceback. The table of exit codes is here.
+An error is one line on standard error that says what to do, never a traceback. What each error means is in `exits.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
+import os
+import signal
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from sqlalchemy.exc import DBAPIError
 
-from consumer import migrate
+from consumer import exits, live, migrate
 from consumer.demo import run_demo
-from consumer.errors import (
-    Conflict,
-    CursorAhead,
-    Gap,
-    InvalidURL,
-    MalformedFrame,
-    NotReady,
-    ResyncRequired,
-    SchemaMismatch,
-)
-
-UNEXPECTED, USAGE, NOT_READY, UNUSABLE = 1, 2, 16, 19
-
-EXIT_CODES: dict[type[Exception], int] = {
-    InvalidURL: USAGE,
-    typer.TyperException: USAGE,
-    Conflict: 10,
-    Gap: 11,
-    ResyncRequired: 12,
-    CursorAhead: 13,
-    MalformedFrame: 15,
-    NotReady: NOT_READY,
-    SchemaMismatch: UNUSABLE,
-    DBAPIError: UNUSABLE,
-}
-"""What each error ends the command with; 0 is a good end and 1 anything unexpected."""
+from consumer.engine import parse_url
+from consumer.errors import InvalidOption, NotReady, StoppedByForce
+from consumer.live import LogFormat
+from consumer.service import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
+from consumer.store import Handler, Store
+from consumer.tls import TLS
 
 app = typer.Typer(
     name="consumer",
@@ -67,7 +51,7 @@ def _root(context: typer.Context) -> None:
 def demo() -> None:
     """Watch a consumer being killed between commit and ACK, and nothing counted twice."""
     if not run_demo(Console()):
-        raise typer.Exit(UNEXPECTED)
+        raise typer.Exit(exits.UNEXPECTED)
 
 
 @app.command()
@@ -99,20 +83,97 @@ def status(
         raise NotReady("the store is not at this version: run consumer upgrade with the same --db")
 
 
+@app.command()
+def run(
+    url: Annotated[
+        str, typer.Argument(envvar="CONSUMER_URL", metavar="URL", help="tcp://HOST:PORT or tls://HOST:PORT")
+    ],
+    db: Database = DEFAULT_DATABASE,
+    handler: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CONSUMER_HANDLER", metavar="PKG.MOD:FUNC", help="Called with each batch, in its transaction."
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(envvar="CONSUMER_TIMEOUT", metavar="S", help="The longest wait for the publisher.")
+    ] = TIMEOUT_S,
+    stop_timeout: Annotated[
+        float, typer.Option(envvar="CONSUMER_STOP_TIMEOUT", metavar="S", help="How long a stop waits for the commit.")
+    ] = STOP_TIMEOUT_S,
+    batch: Annotated[
+        int, typer.Option(envvar="CONSUMER_BATCH", min=1, help="The most events of one transaction.")
+    ] = BATCH_EVENTS,
+    once: Annotated[bool, typer.Option("--once", help="End when the publisher closes.")] = False,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(envvar="CONSUMER_MAX_ATTEMPTS", min=1, help="How often in a row connecting may fail. [no limit]"),
+    ] = None,
+    tls_ca: Annotated[
+        str | None, typer.Option(envvar="CONSUMER_TLS_CA", metavar="F", help="Certificates to trust, for the system's.")
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(envvar="CONSUMER_TLS_CERT", metavar="F", help="Our certificate.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(envvar="CONSUMER_TLS_KEY", metavar="F", help="Its key.")] = None,
+    tls_name: Annotated[
+        str | None,
+        typer.Option(envvar="CONSUMER_TLS_NAME", metavar="H", help="The name in the publisher's certificate."),
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="CONSUMER_LOG_FORMAT", help="How log lines are written.")
+    ] = LogFormat.TEXT,
+) -> None:
+    """Consume a publisher's events into a store, each exactly once, until stopped by SIGTERM or Ctrl-C."""
+    with Store(db) as store, live.shown(log_format) as observers:
+        try:
+            consumer = Consumer(
+                url,
+                store,
+                None if handler is None else _load_handler(handler),
+                timeout=timeout,
+                stop_timeout=stop_timeout,
+                batch=batch,
+                once=once,
+                max_attempts=max_attempts,
+                tls=TLS(tls_ca, tls_cert, tls_key, tls_name),
+                observers=observers,
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidOption(str(error)) from error
+        if parse_url(db).get_backend_name() == "sqlite":
+            migrate.upgrade(db)
+        asyncio.run(_run_until_stopped(consumer))
+
+
+async def _run_until_stopped(consumer: Consumer) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+    try:
+        await consumer.run()
+    except StoppedByForce as error:
+        # The worker thread may never return, and Python would wait for it.
+        typer.echo(f"consumer: {exits.explain(error)}", err=True)
+        sys.stderr.flush()
+        os._exit(exits.exit_code(error))
+
+
+def _load_handler(name: str) -> Handler:
+    """Import a handler, from the working folder first."""
+    module, _, function = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Handler = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidOption(f"the handler {name!r} cannot be loaded: {error}; give PACKAGE.MODULE:FUNCTION") from error
+    return found
+
+
 def main() -> NoReturn:
     """Run the command and leave with its exit code."""
     try:
         code = app(standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - whatever it was, it ends in one line and an exit code
-        code = next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), UNEXPECTED)
-        typer.echo(f"consumer: {_explain(error)}", err=True)
+        code = exits.exit_code(error)
+        typer.echo(f"consumer: {exits.explain(error)}", err=True)
     sys.exit(code)
-
-
-def _explain(error: Exception) -> str:
-    """Put an error into one line."""
-    if isinstance(error, typer.TyperException):
-        return error.format_message()
-    if isinstance(error, DBAPIError):
-        return f"the database cannot be used: {' '.join(str(error.orig).split())}"
-    return " ".join(str(error).split()) or type(error).__name__

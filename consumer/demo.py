@@ -7,11 +7,11 @@ order in which it happens, and this process puts it into words, sends the SIGKIL
 from __future__ import annotations
 
 import asyncio
+import signal
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -113,12 +113,24 @@ def _wait_for(wanted: str, heard: Connection, console: Console) -> int:
 @contextmanager
 def _process(target: object, *args: object) -> Iterator[BaseProcess]:
     process = _processes.Process(target=target, args=args)  # type: ignore[arg-type]  # two targets of unlike arguments
-    process.start()
+    resource_tracker.ensure_running()  # which unblocks the signal on its own start
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
+        process.start()  # it inherits the mask: Ctrl-C goes to the whole group, and only this process answers to it
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield process
     finally:
-        process.kill()
-        process.join()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if process.pid is not None:
+            process.kill()
+            process.join()
+
+
+def _parent() -> BaseProcess:
+    """The process that tells the story. The others do not outlive it, however it ends."""
+    parent = parent_process()
+    assert parent is not None, "called in a child only"
+    return parent
 
 
 # The consumer's process.
@@ -141,7 +153,8 @@ def _consume(port: int, path: str, fatal_seq: int | None, told: Connection) -> N
             told.send((name, "committed", seq, f"has committed event {seq}"))
         if seq == fatal_seq:
             told.send((name, "parked", seq, f"is about to send ACK {seq} …"))
-            threading.Event().wait()  # until the SIGKILL
+            _parent().join(STEP_TIMEOUT_S)  # until the SIGKILL
+            raise SystemExit  # left alone
 
     last_now, total = asyncio.run(run_client("127.0.0.1", port, path, STEP_TIMEOUT_S, before_ack))
     told.send((name, "ended", last_now, f"ends in good order: last {last_now}, total {total}"))
@@ -156,7 +169,7 @@ def _publish(told: Connection) -> None:
 
 async def _serve(told: Connection) -> None:
     unacknowledged = list(EVENTS)
-    everything_acknowledged = asyncio.Event()
+    finished = asyncio.Event()
     sent: set[int] = set()
 
     def tell(text: str, what: str = "", number: int = 0) -> None:
@@ -180,10 +193,11 @@ async def _serve(told: Connection) -> None:
             del unacknowledged[0]
         writer.close()
         if not unacknowledged:
-            everything_acknowledged.set()
+            finished.set()
 
     server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     tell(f"listens on 127.0.0.1:{port} with {len(EVENTS)} events", "listening", port)
+    asyncio.get_running_loop().add_reader(_parent().sentinel, finished.set)
     async with server:
-        await everything_acknowledged.wait()
+        await finished.wait()

@@ -59,7 +59,8 @@ def parse_url(text: str | URL) -> URL:
     """Read a database URL.
 
     Args:
-        text: `sqlite:///FILE`, or `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` with libpq's options after a `?`.
+        text: `sqlite:///FILE`, with `timeout` in seconds or, for a `file:` URI, `uri=true` and SQLite's own options
+            after a `?`; or `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` with libpq's options after it.
 
     Returns:
         The URL, with the driver that this package uses.
@@ -69,20 +70,32 @@ def parse_url(text: str | URL) -> URL:
     """
     try:
         url = make_url(text)
-        driver = _DRIVERS.get(url.drivername, url.drivername)
-        url = url.set(drivername=driver)
-        supported = driver in _DRIVERS.values()
-        if supported:
-            url.get_dialect()
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        url, supported = None, False
-    if url is None or not supported:
+        url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
+        usable = url.drivername in _DRIVERS.values() and _is_usable(url)
+    except (ArgumentError, NoSuchModuleError, ValueError, TypeError):
+        url, usable = None, False
+    if url is None or not usable:
         scheme = str(text).partition(":")[0] if "://" in str(text) else ""
         raise InvalidURL(
             f"this database URL{f' ({scheme}://…)' if scheme else ''} cannot be used: "
-            "give sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+            "give sqlite:///FILE or postgresql://USER@HOST/DATABASE, with %40 for an @ in a password"
         )
     return url
+
+
+def _is_usable(url: URL) -> bool:
+    """Look at what SQLAlchemy would find out too late, or would put right with a warning."""
+    if "@" in (url.host or ""):
+        return False  # the rest of a password with a bare @, which would be shown as the host's name
+    if url.get_backend_name() == "sqlite" and "uri" not in url.query and set(url.query) - {"timeout"}:
+        return False  # `?mode=ro` without `uri=true` would be ignored
+    url.get_dialect()().create_connect_args(url)  # raises where a value is none
+    return True
+
+
+def show_url(url: URL) -> str:
+    """Write a URL as it may be shown: no password, wherever in it that stands."""
+    return url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
 
 
 def make_engine(url: str | URL, **options: Any) -> Engine:
@@ -108,7 +121,9 @@ def make_engine(url: str | URL, **options: Any) -> Engine:
 
 def _make_sqlite(url: URL, **options: Any) -> Engine:
     # isolation_level=None keeps the driver from beginning and committing by itself.
-    arguments = {"timeout": BUSY_TIMEOUT_S, "isolation_level": None, "check_same_thread": False}
+    arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
+    if "timeout" not in url.query:
+        arguments["timeout"] = BUSY_TIMEOUT_S
     engine = create_engine(url, connect_args=arguments, **options)
 
     @event.listens_for(engine, "connect")

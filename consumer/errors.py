@@ -125,9 +125,148 @@ class InvalidURL(ConsumerError, ValueError):
     """A URL that was typed cannot be one; the message says which and what is taken."""
 
 
+class InvalidOption(ConsumerError, ValueError):
+    """An option that was given cannot be used; the message says which and why."""
+
+
 class NotReady(ConsumerError):
     """There is no store in this database, or it is not at this version; the message says what to run."""
 
 
 class SchemaMismatch(ConsumerError):
     """The database has a table of ours with another shape; the message names both shapes."""
+
+
+class UnsafeDurability(ConsumerError):
+    """The database could lose what it has confirmed, so nothing may be acknowledged from it; the message says why."""
+
+
+class Fenced(ConsumerError):
+    """Another consumer moved the cursor although this one held the lock.
+
+    Attributes:
+        expected: the cursor that was read under the lock.
+    """
+
+    def __init__(self, expected: int) -> None:
+        super().__init__(expected)
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return (
+            f"the cursor is no longer at {self.expected}, although it was locked: something else writes to this store"
+        )
+
+
+class Retry(ConsumerError):
+    """Raised by a handler: not now. The whole batch is rolled back and comes again later."""
+
+
+class HandlerFailed(ConsumerError):
+    """A handler raised, or broke a rule of handlers. Nothing of the event is in the database.
+
+    Attributes:
+        seq: the number of the event, or of the first of several.
+        reason: what happened. The handler's own exception is `__cause__`.
+    """
+
+    def __init__(self, seq: int, reason: str) -> None:
+        super().__init__(seq, reason)
+        self.seq = seq
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the handler failed at event {self.seq}: {self.reason}; mend it, or the data, and start again"
+
+
+class ConnectFailed(ConsumerError):
+    """The publisher could not be reached, or broke off before RESUME was said; the message says how."""
+
+
+class GaveUp(ConsumerError):
+    """Connecting failed as often in a row as was allowed.
+
+    Attributes:
+        attempts: how often.
+        reason: the last failure.
+    """
+
+    def __init__(self, attempts: int, reason: str) -> None:
+        super().__init__(attempts, reason)
+        self.attempts = attempts
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"gave up after {self.attempts} attempts to connect: {self.reason}"
+
+
+class TLSRefused(ConsumerError):
+    """One of the two sides refused the other's certificate; the message says which."""
+
+
+class StoppedByForce(ConsumerError):
+    """The database call did not end in time after a stop; the outcome of the last commit is unknown."""
+
+    def __str__(self) -> str:
+        return (
+            "stopped by force: the last commit did not end in time and its outcome is unknown; "
+            "nothing that was acknowledged is lost, and the next start goes on from the database"
+        )
+
+
+class JournalUnusable(ConsumerError):
+    """A journal that can be neither served nor appended to.
+
+    Attributes:
+        path: the file.
+        reason: what is wrong with it, and what to do.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the journal {self.path} cannot be used: {self.reason}"
+
+
+class AddressInUse(ConsumerError):
+    """Another process listens where the publisher should.
+
+    Attributes:
+        host: the address that was asked for.
+        port: the port.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.host = host
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"{self.host} port {self.port} is in use: stop what listens there, or choose another --port"
+
+
+class BadInput(ConsumerError, ValueError):
+    """A line of input that cannot be appended. Nothing after it was written.
+
+    Attributes:
+        number: which line it is, from 1.
+        reason: what is wrong with it.
+        appended: how many events before it were appended by the same command.
+        head: the journal's last event now, -1 where it has none.
+    """
+
+    def __init__(self, number: int, reason: str, appended: int, head: int) -> None:
+        super().__init__(number, reason, appended, head)
+        self.number = number
+        self.reason = reason
+        self.appended = appended
+        self.head = head
+
+    def __str__(self) -> str:
+        return (
+            f"line {self.number}: {self.reason}; {self.appended} events before it were appended, the journal's "
+            f"last event is {self.head}: correct the line and give it again with what follows it"
+        )

@@ -8,22 +8,24 @@ and a migration that fails leaves the schema and its revision as they were, on b
 from __future__ import annotations
 
 import io
+import os
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
+from urllib.parse import unquote, urlsplit
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Table, inspect
+from sqlalchemy import URL, Connection, Inspector, Table, inspect
 
 from consumer import sql
-from consumer.engine import READ_ONLY, make_short_engine, parse_url
+from consumer.engine import READ_ONLY, make_short_engine, parse_url, show_url
 from consumer.errors import ConsumerError, NotReady, SchemaMismatch
 from consumer.schema import VERSION_TABLE, FoundColumn, checkpoint, difference, ledger, metadata
 
@@ -106,9 +108,9 @@ def status(url: str) -> Status:
         InvalidURL, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
     parsed = parse_url(url)
-    shown = parsed.render_as_string(hide_password=True)
+    shown = show_url(parsed)
     missing = NotReady(f"there is no store in {shown}: run consumer upgrade --db {shown}")
-    if parsed.get_backend_name() == "sqlite" and not _is_there(parsed.database):
+    if parsed.get_backend_name() == "sqlite" and not _is_there(parsed):
         raise missing
     engine = make_short_engine(parsed)
     with engine.connect().execution_options(**READ_ONLY) as connection:
@@ -147,15 +149,24 @@ def find_tables(connection: Connection) -> set[Table]:
     found = set()
     inspector = inspect(connection)
     for table in metadata.sorted_tables:
-        if not inspector.has_table(table.name):
+        name = _find_name(inspector, table)
+        if name is None:
             continue
-        keys = inspector.get_pk_constraint(table.name)["constrained_columns"]
-        columns = [FoundColumn(c["name"], str(c["type"]), c["name"] in keys) for c in inspector.get_columns(table.name)]
+        keys = inspector.get_pk_constraint(name)["constrained_columns"]
+        columns = [FoundColumn(c["name"], str(c["type"]), c["name"] in keys) for c in inspector.get_columns(name)]
         problem = difference(table, columns, sqlite=connection.dialect.name == "sqlite")
         if problem is not None:
             raise SchemaMismatch(f"{problem}. Nothing was changed; rename that table, or use another database")
         found.add(table)
     return found
+
+
+def _find_name(inspector: Inspector, table: Table) -> str | None:
+    """Give the name that a database has a table of ours under: to SQLite case is nothing, to the inspector it is."""
+    if inspector.dialect.name == "sqlite":
+        names = (*inspector.get_table_names(), *inspector.get_view_names())
+        return next((name for name in names if name.lower() == table.name), None)
+    return table.name if inspector.has_table(table.name) else None
 
 
 def lock(connection: Connection) -> None:
@@ -190,6 +201,9 @@ def _folder() -> Path:
     raise NotReady("the migrations are missing from this installation: install resumable-consumer again")
 
 
-def _is_there(database: str | None) -> bool:
-    """Whether a SQLite database can hold anything; `file:` URIs are left to SQLite."""
-    return database is not None and (database.startswith("file:") or Path(database).exists())
+def _is_there(url: URL) -> bool:
+    """Whether a SQLite database can hold anything: to connect would create the file."""
+    path = url.database or ""
+    if "uri" in url.query and path.startswith("file:"):
+        path = unquote(urlsplit(path).path)
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises for a name that is too long

@@ -6,9 +6,12 @@ ledger under their write lock first and do afterwards what is said here.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from consumer.errors import Conflict, Gap
+from consumer.wire import DELTA_MAX, SEQ_MAX, Event, check_event, is_integer
 
 
 class Verdict(Enum):
@@ -41,3 +44,59 @@ def judge(last: int, seq: int, delta: int, recorded: int | None) -> Verdict:
     if recorded != delta:
         raise Conflict(seq, recorded, delta)
     return Verdict.DUPLICATE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done with a batch.
+
+    Attributes:
+        new: the events to apply, in order.
+        acked: how many of the batch, from its start, may be acknowledged once that is committed.
+        error: what is wrong with the one after those, None where nothing is.
+    """
+
+    new: Sequence[Event]
+    acked: int
+    error: ValueError | Gap | Conflict | None
+
+
+def plan(last: int, events: Sequence[Event], read_deltas: Callable[[set[int]], Mapping[int, int]]) -> Plan:
+    """Judge a batch: by definition what judging and applying one event after the other comes to.
+
+    Args:
+        last: the cursor.
+        events: the batch, in the order in which it arrived.
+        read_deltas: gives what the ledger holds of some numbers. It is not asked where all events simply continue.
+
+    Returns:
+        The plan. It ends before the first event that is an error.
+    """
+    if _continues(last, events):
+        return Plan(events, len(events), None)
+    ledger = dict(read_deltas({seq for seq, _ in events if is_integer(seq, 0, last)}))
+    new: list[Event] = []
+    for position, (seq, delta) in enumerate(events):
+        try:
+            check_event(seq, delta)
+            verdict = judge(last, seq, delta, ledger.get(seq))
+        except (ValueError, Gap, Conflict) as error:
+            return Plan(new, position, error)
+        if verdict is Verdict.NEW:
+            new.append((seq, delta))
+            ledger[seq] = delta
+            last = seq
+    return Plan(new, len(events), None)
+
+
+def _continues(last: int, events: Sequence[Event]) -> bool:
+    """Whether every event is valid and new: the usual case, at a tenth of the cost of asking for each."""
+    seqs = [seq for seq, _ in events]
+    deltas = [delta for _, delta in events]
+    return (
+        seqs == list(range(last + 1, last + 1 + len(seqs)))
+        and {*map(type, seqs), *map(type, deltas)} == {int}
+        and seqs[-1] <= SEQ_MAX
+        and min(deltas) >= -DELTA_MAX
+        and max(deltas) <= DELTA_MAX
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, Table
+from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, String, Table
 
 NOTHING_YET = -1
 """The cursor of a store that has seen no event."""
@@ -45,6 +45,9 @@ ledger = Table(
     Column("seq", _Big, primary_key=True, nullable=True, autoincrement=False),
     Column("delta", Integer, nullable=False),
 )
+
+version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+"""Alembic's own table, to be read only; it is not among those that are compared."""
 
 
 def owns_table(name: str) -> bool:

@@ -5,9 +5,20 @@ A statement names its values by parameters; `schema.py` alone names tables and c
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, bindparam, func, insert, literal_column, select, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Integer,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
-from consumer.schema import NOTHING_YET, checkpoint, ledger
+from consumer.schema import NOTHING_YET, checkpoint, ledger, version
 
 _ROW_ID: ColumnElement[int] = literal_column("1")  # a store holds one stream: the checkpoint has this one row
 _row = checkpoint.c.id == _ROW_ID
@@ -31,5 +42,21 @@ INSERT_FIRST_ROW = insert(checkpoint).from_select(
     ),
 )
 """The checkpoint's row, only where there is none."""
+
+MOVE_CURSOR_FROM = MOVE_CURSOR.where(checkpoint.c.last == bindparam("from_seq"))
+"""It changes no row where the cursor is not at `from_seq`: whoever else has moved it, this one is fenced off."""
+
+READ_DELTAS = select(ledger.c.seq, ledger.c.delta).where(ledger.c.seq.between(bindparam("low"), bindparam("high")))
+
+INSERT_EVENTS = insert(ledger).from_select(
+    [ledger.c.seq, ledger.c.delta],
+    select(
+        func.unnest(bindparam("seqs", type_=ARRAY(BigInteger))),
+        func.unnest(bindparam("deltas", type_=ARRAY(Integer))),
+    ),
+)
+"""Many rows from two arrays; PostgreSQL's."""
+
+READ_REVISION = select(version.c.version_num)
 
 COUNT_LEDGER = select(func.count()).select_from(ledger)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -201,3 +202,34 @@ def encode_resume(last: int) -> bytes:
 def encode_ack(seq: int) -> bytes:
     """Give the ACK line: the consumer has committed event `seq`."""
     return b"ACK %d\n" % seq
+
+
+def encode_control(control: Control) -> bytes:
+    """Give the line of a control frame."""
+    match control:
+        case Snapshot(last, total):
+            return b"SNAPSHOT %d %d\n" % (last, total)
+        case Truncated(first):
+            return b"TRUNCATED %d\n" % first
+        case Ahead(head):
+            return b"AHEAD %d\n" % head
+
+
+_LAST_DIGITS = [b"%03d\n" % number for number in range(1000)]
+
+
+def encode_acks(seqs: Sequence[int]) -> bytes:
+    """Give the ACK lines of many events, in order.
+
+    A run of consecutive numbers, the usual case, is put together from ready-made ends of a thousand numbers each.
+    """
+    if not seqs:
+        return b""
+    first, last = seqs[0], seqs[-1]
+    if first < len(_LAST_DIGITS) or seqs != list(range(first, last + 1)):
+        return b"ACK %d\n" * len(seqs) % tuple(seqs)
+    lines = []
+    for thousand in range(first // 1000, last // 1000 + 1):
+        head = b"ACK %d" % thousand
+        lines += [head, head.join(_LAST_DIGITS[max(0, first - 1000 * thousand) : last + 1 - 1000 * thousand])]
+    return b"".join(lines)

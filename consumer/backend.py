@@ -1,0 +1,203 @@
+"""What differs between SQLite and PostgreSQL for the store: rows in bulk, what is durable, how a call is interrupted.
+
+Each answers the same questions; the transaction around them is in `store.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.sql import ClauseElement
+
+from consumer import sql
+from consumer.errors import UnsafeDurability
+from consumer.schema import checkpoint, ledger
+from consumer.wire import Event
+
+BUSY_TIMEOUT_MS = 1000
+"""SQLite: a single wait for a lock. Short, since it cannot be interrupted; the store waits again."""
+
+IN_HANDLER = "consumer_in_handler"
+"""Key in a connection's `info`: true while a handler runs, when nobody may end the transaction."""
+
+
+class Backend(ABC):
+    """One database's answers."""
+
+    PARAMSTYLE: ClassVar[str]
+
+    def __init__(self, engine: Engine) -> None:
+        self._dialect = type(engine.dialect)(paramstyle=self.PARAMSTYLE)  # type: ignore[call-arg]  # DefaultDialect's own
+
+    def compile(self, statement: ClauseElement) -> str:
+        """Give a statement's text, once and for all, for the driver, with its values in a dict."""
+        return str(statement.compile(dialect=self._dialect))
+
+    @abstractmethod
+    def insert(self, driver: Any, events: Sequence[Event]) -> None:
+        """Insert the ledger's rows."""
+
+    @abstractmethod
+    def make_durable(self, connection: Connection) -> None:
+        """Sync what is committed: a process killed inside its commit may have left it visible and not yet synced."""
+
+    @abstractmethod
+    def check_durability(self, connection: Connection) -> None:
+        """Raise `UnsafeDurability` where a commit is not safe from a power cut."""
+
+    @abstractmethod
+    def settle(self, connection: Connection) -> None:
+        """Undo what a handler may have set that would make its commit less durable."""
+
+    @abstractmethod
+    def interrupt(self, driver: Any) -> None:
+        """Make the statement that runs on this connection, in another thread, fail. It need not succeed."""
+
+
+class SQLite(Backend):
+    """WAL, and a sync at every commit."""
+
+    PARAMSTYLE = "named"
+
+    ROWS = 500
+    """Rows of one INSERT statement: more gain nothing, and its text and values stay small."""
+
+    SYNCHRONOUS_MIN: ClassVar = {"wal": 2, "delete": 3, "truncate": 3, "persist": 3}
+    """What PRAGMA synchronous must say at least: 2 is FULL; 3, EXTRA, syncs the directory too. Other modes never do."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        row = str(sql.INSERT_EVENT.compile(dialect=type(engine.dialect)()))  # positional: with two question marks
+        values = row[row.rindex("(") :]
+        self._insert_row = row
+        self._insert_rows = row + f", {values}" * (self.ROWS - 1)
+        event.listen(engine, "connect", _prepare_sqlite)
+
+    def insert(self, driver: Any, events: Sequence[Event]) -> None:
+        if len(events) == 1:
+            driver.execute(self._insert_row, events[0])
+            return
+        whole = len(events) - len(events) % self.ROWS
+        if whole:
+            flat = tuple(chain.from_iterable(events))
+            for start in range(0, 2 * whole, 2 * self.ROWS):
+                driver.execute(self._insert_rows, flat[start : start + 2 * self.ROWS])
+        if len(events) > whole:
+            driver.executemany(self._insert_row, events[whole:])
+
+    def make_durable(self, connection: Connection) -> None:
+        # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
+        # database file itself must not be opened here, since closing it would drop SQLite's locks on it.
+        path = Path(connection.exec_driver_sql("PRAGMA database_list").one().file)
+        for synced in (Path(f"{path}-wal"), path.parent):
+            with suppress(FileNotFoundError):
+                _sync(synced)
+
+    def check_durability(self, connection: Connection) -> None:
+        path = connection.engine.url.database
+        mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()
+        synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
+        if synchronous < self.SYNCHRONOUS_MIN.get(mode, synchronous + 1):
+            raise UnsafeDurability(
+                f"{path or 'a database in memory'}: with journal_mode={mode} and synchronous={synchronous} "
+                "a commit may be lost; use a file on a local disk and leave both settings alone"
+            )
+
+    def settle(self, connection: Connection) -> None:
+        """Nothing can be set: SQLite refuses to change `synchronous` inside a transaction."""
+
+    def interrupt(self, driver: Any) -> None:
+        driver.interrupt()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:
+    connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}").close()
+    connection.execute("PRAGMA journal_mode=WAL").close()
+
+    def authorize(action: int, *_details: object) -> int:
+        """Keep handlers from ending the transaction. It is asked when a statement is prepared, not for each row."""
+        ends_transaction = action == sqlite3.SQLITE_TRANSACTION and record.info.get(IN_HANDLER, False)
+        return sqlite3.SQLITE_DENY if ends_transaction else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(authorize)
+
+
+class PostgreSQL(Backend):
+    """One row lock for all consumers of a store, and COPY."""
+
+    PARAMSTYLE = "pyformat"
+
+    COPY_ROWS = 1000
+    """From how many rows on COPY is faster than one INSERT from two arrays."""
+
+    CANCEL_TIMEOUT_S = 5.0
+    """How long the request to cancel a statement may take; it needs a connection of its own."""
+
+    _UNSAFE_SETTINGS = (
+        "SELECT name, setting FROM pg_settings "
+        "WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'"
+    )
+    _NOT_LOGGED = "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relpersistence <> 'p'"
+
+    _SYNC_AT_COMMIT = (
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    )
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._insert = self.compile(sql.INSERT_EVENTS)
+        self._copy = f"COPY {ledger.name} ({ledger.c.seq.name}, {ledger.c.delta.name}) FROM STDIN"
+        event.listen(engine, "connect", self._prepare)
+
+    def _prepare(self, connection: Any, _record: object) -> None:
+        connection.execute(self._SYNC_AT_COMMIT)
+        connection.commit()
+
+    def insert(self, driver: Any, events: Sequence[Event]) -> None:
+        if len(events) < self.COPY_ROWS:
+            seqs, deltas = zip(*events, strict=True)
+            driver.execute(self._insert, {"seqs": list(seqs), "deltas": list(deltas)})
+            return
+        with driver.cursor() as cursor, cursor.copy(self._copy) as copy:
+            copy.write("%d\t%d\n" * len(events) % tuple(chain.from_iterable(events)))
+
+    def make_durable(self, connection: Connection) -> None:
+        """Nothing is visible before it is durable: synchronous_commit is on for every consumer."""
+
+    def check_durability(self, connection: Connection) -> None:
+        unsafe = [f"{name}={setting}" for name, setting in connection.exec_driver_sql(self._UNSAFE_SETTINGS)]
+        unsafe += [
+            f"the table {table.name} is not logged"
+            for table in (checkpoint, ledger)
+            if connection.exec_driver_sql(self._NOT_LOGGED, (table.name,)).first() is not None
+        ]
+        if unsafe:
+            raise UnsafeDurability(f"PostgreSQL could lose a commit: {', '.join(unsafe)}; change that on the server")
+
+    def settle(self, connection: Connection) -> None:
+        connection.exec_driver_sql(self._SYNC_AT_COMMIT)
+
+    def interrupt(self, driver: Any) -> None:
+        with suppress(Exception):  # a server that cannot be reached cannot be asked; the caller's deadline still holds
+            driver.cancel_safe(timeout=self.CANCEL_TIMEOUT_S)
+
+
+def backend_for(engine: Engine) -> Backend:
+    """Choose by the engine's database."""
+    return SQLite(engine) if engine.dialect.name == "sqlite" else PostgreSQL(engine)

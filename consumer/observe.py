@@ -1,0 +1,117 @@
+"""What a running consumer tells: hooks that get one frozen object, and the sink that writes log lines.
+
+A hook is any callable that takes an `Observation`. It is called in the event loop, must be quick, and cannot disturb
+the consumer: what it raises is logged and otherwise ignored.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+logger = logging.getLogger("consumer")
+
+PROGRESS_INTERVAL_S = 10.0
+"""How often the log sink writes a line about progress, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The publisher was reached and RESUME was said.
+
+    Attributes:
+        address: the publisher's.
+        last: the cursor that was said.
+    """
+
+    address: str
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A batch was committed, and its acknowledgements were handed to the connection.
+
+    Attributes:
+        new: how many of its events were new.
+        acked: how many were acknowledged, duplicates included.
+        last: the cursor afterwards.
+        total: the total afterwards.
+        seconds: how long the database took.
+    """
+
+    new: int
+    acked: int
+    last: int
+    total: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection ended without an error: the publisher closed it, or was silent and is asked anew.
+
+    Attributes:
+        address: the publisher's.
+        reason: which of the two.
+    """
+
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrying:
+    """Something failed that passes, or may.
+
+    Attributes:
+        error: what failed.
+        wait_s: how long until the next try, in seconds.
+    """
+
+    error: Exception
+    wait_s: float
+
+
+Observation: TypeAlias = Connected | Committed | Disconnected | Retrying
+Observer: TypeAlias = Callable[[Observation], None]
+
+
+class LogSink:
+    """An observer that writes log lines: each connection and failure, and progress now and then."""
+
+    def __init__(self, log: logging.Logger = logger) -> None:
+        self._log = log
+        self._since = time.monotonic()
+        self._new = 0
+
+    def __call__(self, observation: Observation) -> None:
+        """Write about one observation."""
+        match observation:
+            case Connected(address, last):
+                self._log.info("connected to %s, resuming after %d", address, last)
+            case Disconnected(address, reason):
+                self._log.info("%s: %s", address, reason)
+            case Retrying(error, wait_s):
+                self._log.warning("%s; trying again in %.1f s", " ".join(str(error).split()), wait_s)
+            case Committed():
+                self._progress(observation)
+
+    def _progress(self, committed: Committed) -> None:
+        self._new += committed.new
+        elapsed_s = time.monotonic() - self._since
+        if elapsed_s >= PROGRESS_INTERVAL_S:
+            self._log.info("at event %d, %.0f events/s", committed.last, self._new / elapsed_s)
+            self._since, self._new = time.monotonic(), 0
+
+
+def notify(observers: tuple[Observer, ...], observation: Observation) -> None:
+    """Tell every observer; none can disturb the others or the consumer."""
+    for observer in observers:
+        try:
+            observer(observation)
+        except Exception:
+            logger.exception("an observer failed")

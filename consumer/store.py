@@ -1,0 +1,407 @@
+"""The store: every change to the database, one transaction for a batch of events.
+
+A batch is judged, applied, given to the user's handler and committed under one lock, or not at all. By definition that
+equals applying its events one by one: the same tables, the same acknowledgements, the same error.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, Self, TypeAlias
+
+import stamina
+from sqlalchemy import URL, Connection, event
+from sqlalchemy import inspect as inspect_database
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from consumer import points, rule, schema, sql
+from consumer.backend import IN_HANDLER, backend_for
+from consumer.engine import READ_ONLY, make_engine
+from consumer.errors import Fenced, HandlerFailed, NotReady, StoppedByForce
+from consumer.points import Point
+from consumer.retry import TRIES, Patience, is_busy, is_passing_database_failure, patience
+from consumer.wire import Event
+
+BEGIN_TRIES = 30
+"""SQLite: how often the beginning of a transaction waits for another writer, a second each, before that is an error."""
+
+HANDLER_WAIT_S, HANDLER_WAIT_MAX_S = 0.1, 1.0
+"""The first and the longest wait between the tries of an event whose handler fails."""
+
+Handler: TypeAlias = Callable[[Connection, list[Event]], None]
+"""`handler(connection, events)`: a user's own changes, in the store's transaction, for new events only."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where a store stands: the number of the last event, -1 for none, and the sum of all deltas."""
+
+    last: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a batch.
+
+    Attributes:
+        acked: how many of its events, from the start, are committed and may be acknowledged.
+        new: how many of those were new.
+        last: the cursor afterwards.
+        error: what is wrong with the event after those, None where nothing is.
+        total: the total afterwards, for display.
+    """
+
+    acked: int
+    new: int
+    last: int
+    error: Exception | None
+    total: int = field(default=0, compare=False)
+
+
+class _HandlerRaised(Exception):
+    """A handler failed on some events, for a reason that is no failure of the database.
+
+    Attributes:
+        before: where the store stood before them.
+        seq: the first of them.
+        cause: what was raised.
+        ended: the handler has ended the transaction, so that what it did may be committed.
+    """
+
+    def __init__(self, before: State, events: Sequence[Event], cause: BaseException, *, ended: bool) -> None:
+        super().__init__(before)
+        self.before = before
+        self.seq = events[0][0]
+        self.cause = cause
+        self.ended = ended
+
+    def as_result(self) -> HandlerFailed:
+        failed = HandlerFailed(self.seq, " ".join(f"{type(self.cause).__name__}: {self.cause}".split()))
+        failed.__cause__ = self.cause
+        return failed
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, _HandlerRaised) and not error.ended
+
+
+class Store:
+    """A checkpoint and a ledger in a database. For one thread at a time, `interrupt` excepted."""
+
+    def __init__(self, url: str | URL) -> None:
+        """Name a store. Nothing is connected yet.
+
+        Args:
+            url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; see `consumer.engine.parse_url`.
+
+        Raises:
+            InvalidURL: the URL cannot be used.
+        """
+        self._engine = make_engine(url)
+        self._backend = backend_for(self._engine)
+        self._connection: Connection | None = None
+        self._interrupted = threading.Event()
+        self._durable = schema.NOTHING_YET  # up to where the cursor is known to be synced
+        compiled = self._backend.compile
+        self._lock_state = compiled(sql.READ_STATE.with_for_update())
+        self._read_deltas = compiled(sql.READ_DELTAS)
+        self._add_to_total = compiled(sql.ADD_TO_TOTAL)
+        self._move_cursor = compiled(sql.MOVE_CURSOR_FROM)
+        event.listen(self._engine, "commit", _refuse_inside_handler)
+
+    def __enter__(self) -> Self:
+        """Give the store itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. The store can be used again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._engine.dispose()
+
+    def state(self) -> State:
+        """Read the cursor and the total.
+
+        Raises:
+            NotReady: there is no store in the database, or it is not at this version.
+            sqlalchemy.exc.DBAPIError: the database failed.
+        """
+        with self._reading() as connection:
+            return _read_state(connection)
+
+    def check_durability(self) -> None:
+        """Make sure that what this database has committed survives a power cut.
+
+        Raises:
+            UnsafeDurability: it might not.
+            sqlalchemy.exc.DBAPIError: the database failed.
+        """
+        with self._engine.connect().execution_options(**READ_ONLY) as connection:
+            self._backend.check_durability(connection)
+
+    def resume(self) -> int:
+        """Make sure that events may be consumed into this store, and give the cursor to go on from.
+
+        Returns:
+            The cursor. It is durable, even where a process was killed in the middle of its commit.
+
+        Raises:
+            NotReady, UnsafeDurability, sqlalchemy.exc.DBAPIError: as for `state` and `check_durability`.
+        """
+        self._interrupted.clear()
+        self.check_durability()
+        with self._reading() as connection:
+            last = _read_state(connection).last
+            self._backend.make_durable(connection)
+        self._durable = last
+        return last
+
+    def interrupt(self) -> None:
+        """Make the `apply` that runs in another thread fail soon. `resume` makes the store usable again."""
+        self._interrupted.set()
+        connection = self._connection
+        if connection is not None:
+            with suppress(SQLAlchemyError):  # it may be closed at this very moment
+                self._backend.interrupt(connection.connection.driver_connection)
+
+    def apply(self, events: Sequence[Event], handler: Handler | None = None) -> Outcome:
+        """Apply a batch of events, each exactly once.
+
+        Args:
+            events: `(seq, delta)` tuples in the order in which they arrived, duplicates and all.
+            handler: called in the transaction with its SQLAlchemy connection and a list of the new events. It must not
+                end the transaction, and returns None. A batch that it fails on is cut in halves until the failing
+                event stands alone, so its effect must not depend on where batches are cut.
+
+        Returns:
+            What became of the batch. `Outcome.error` is what the contract's `apply_event` raises on the first event
+            that cannot be applied, or `HandlerFailed`; what came before that is committed.
+
+        Raises:
+            TypeError: the handler is a coroutine function.
+            Exception: what kept all of the batch from being committed, so far as is known: the database's error,
+                `Fenced`, `NotReady`, `StoppedByForce` after `interrupt`, or `Retry` from the handler.
+        """
+        if handler is not None:
+            check_handler(handler)
+        done: Outcome | None = None
+        size = max(1, len(events))
+        while done is None or done.acked < len(events):
+            part = events[done.acked : done.acked + size] if done else events[:size]
+            try:
+                if handler is not None and len(part) == 1:
+                    outcome = self._insist(part, handler)
+                else:
+                    outcome = self._transact(part, handler)
+            except _HandlerRaised as failure:
+                if len(part) > 1 and not self._moved_behind_us(failure):
+                    size = len(part) // 2
+                    continue
+                outcome = Outcome(0, 0, failure.before.last, failure.as_result(), failure.before.total)
+            except Exception as error:
+                if done is None:
+                    raise
+                outcome = replace(done, acked=0, new=0, error=error)
+            if done is not None:
+                outcome = replace(outcome, acked=done.acked + outcome.acked, new=done.new + outcome.new)
+            if outcome.error is not None:
+                return outcome
+            done = outcome
+        return done
+
+    @stamina.retry(
+        on=_may_pass,
+        attempts=TRIES,
+        timeout=None,
+        wait_initial=HANDLER_WAIT_S,
+        wait_max=HANDLER_WAIT_MAX_S,
+    )
+    def _insist(self, events: Sequence[Event], handler: Handler) -> Outcome:
+        """Apply a single event; try again where its handler fails, since that may pass by itself."""
+        return self._transact(events, handler)
+
+    def _transact(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
+        """Judge and apply events in one transaction. Whatever goes wrong, none of it stays and the connection goes."""
+        try:
+            connection = self._begin()
+            driver = connection.connection.driver_connection
+            state = before = self._lock(driver)
+            plan = rule.plan(before.last, events, partial(self._read, driver))
+            if plan.new:
+                state = self._write(driver, before, plan.new)
+                if handler is not None:
+                    self._handle(connection, handler, before, plan.new)
+                points.reach(Point.BEFORE_COMMIT)
+                self._commit(connection, before, plan.new)
+                points.reach(Point.AFTER_COMMIT)
+            else:
+                if (
+                    plan.acked and state.last > self._durable
+                ):  # by somebody else, who may have been killed in his commit
+                    self._backend.make_durable(connection)
+                connection.rollback()
+            self._durable = state.last
+        except BaseException as error:
+            self._discard()
+            if self._interrupted.is_set() and isinstance(error, Exception):
+                raise StoppedByForce from error
+            raise
+        return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
+
+    def _begin(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        for remaining in reversed(range(BEGIN_TRIES)):
+            if self._interrupted.is_set():
+                raise StoppedByForce
+            try:
+                self._connection.begin()
+                break
+            except DBAPIError as error:
+                if not is_busy(error) or not remaining:
+                    raise
+        return self._connection
+
+    # The store's own statements go to the driver: at one event a transaction SQLAlchemy's part would be a third of it.
+
+    def _lock(self, driver: Any) -> State:
+        """Read where the store stands, and keep every other consumer from moving it."""
+        row = driver.execute(self._lock_state, {}).fetchone()
+        if row is None:
+            raise _no_store()
+        return State(*row)
+
+    def _read(self, driver: Any, seqs: set[int]) -> dict[int, int]:
+        """Read what the ledger holds of some numbers: a query for each run of consecutive ones."""
+        found: dict[int, int] = {}
+        for _, group in groupby(enumerate(sorted(seqs)), lambda pair: pair[1] - pair[0]):
+            run = [seq for _, seq in group]
+            found.update(driver.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
+        return found
+
+    def _write(self, driver: Any, before: State, new: Sequence[Event]) -> State:
+        added = sum(delta for _, delta in new)
+        last = new[-1][0]
+        self._backend.insert(driver, new)
+        points.reach(Point.AFTER_LEDGER)
+        driver.execute(self._add_to_total, {"delta": added})
+        points.reach(Point.AFTER_TOTAL)
+        moved = driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last})
+        if moved.rowcount != 1:
+            raise Fenced(before.last)
+        points.reach(Point.AFTER_CURSOR)
+        return State(last, before.total + added)
+
+    def _handle(self, connection: Connection, handler: Handler, before: State, new: Sequence[Event]) -> None:
+        """Call the handler inside a savepoint: its release proves that the transaction is still the one we began."""
+        points.reach(Point.BEFORE_HANDLER)
+        savepoint = connection.begin_nested()
+        info = connection.info
+        info[IN_HANDLER] = True
+        try:
+            _call(handler, connection, list(new))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            if is_passing_database_failure(error):
+                raise  # it may have ended the transaction by itself
+            info[IN_HANDLER] = False
+            ended = not _ends(savepoint.rollback)
+            if patience(error) is Patience.FOREVER and not ended:
+                raise
+            raise _HandlerRaised(before, new, error, ended=ended) from error
+        finally:
+            info[IN_HANDLER] = False
+        if not _ends(savepoint.commit):
+            mistake = RuntimeError("a handler must not commit, roll back or close: the transaction is the store's")
+            raise _HandlerRaised(before, new, mistake, ended=True)
+        self._backend.settle(connection)
+        points.reach(Point.AFTER_HANDLER)
+
+    def _commit(self, connection: Connection, before: State, new: Sequence[Event]) -> None:
+        try:
+            connection.commit()
+        except IntegrityError as error:  # a deferred constraint of the user's: nothing was committed
+            raise _HandlerRaised(before, new, error, ended=False) from error
+
+    def _discard(self) -> None:
+        """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with suppress(Exception):  # it may be broken in any way; what counts is that it is never used again
+            connection.connection.driver_connection.rollback()  # type: ignore[union-attr]  # it is checked out
+        with suppress(Exception):
+            connection.invalidate()
+        with suppress(Exception):
+            connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self._engine.connect().execution_options(**READ_ONLY) as connection:
+            if not inspect_database(connection).has_table(schema.version.name):
+                raise _no_store()
+            revision = connection.execute(sql.READ_REVISION).scalar_one_or_none()
+            if revision != schema.HEAD:
+                raise NotReady(
+                    f"the store is at revision {revision}, this version needs {schema.HEAD}: run consumer upgrade"
+                )
+            yield connection
+
+    def _moved_behind_us(self, failure: _HandlerRaised) -> bool:
+        """Whether something was committed although the handler failed, so that trying again would hide the failure."""
+        return failure.ended and self.state() != failure.before
+
+
+def check_handler(handler: Handler) -> None:
+    """Raise `TypeError` for a handler that cannot be one: it runs in a thread, inside a transaction."""
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - to look inside
+    if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+        raise TypeError(f"a handler is a plain function handler(connection, events), not {handler!r}")
+
+
+def _call(handler: Callable[[Connection, list[Event]], object], connection: Connection, new: list[Event]) -> None:
+    result = handler(connection, new)
+    if inspect.iscoroutine(result):
+        result.close()
+    if result is not None:
+        raise TypeError(f"a handler returns None, not {type(result).__name__}; it is a plain function")
+
+
+def _ends(end: Callable[[], None]) -> bool:
+    """Release a savepoint or go back to it, and say whether it was still there."""
+    try:
+        end()
+    except Exception as error:
+        if patience(error) is Patience.FOREVER:
+            raise
+        return False
+    return True
+
+
+def _refuse_inside_handler(connection: Connection) -> None:
+    if connection.info.get(IN_HANDLER, False):
+        raise RuntimeError("a handler must not commit: the store commits its changes together with the cursor")
+
+
+def _read_state(connection: Connection) -> State:
+    row = connection.execute(sql.READ_STATE).one_or_none()
+    if row is None:
+        raise _no_store()
+    return State(row.last, row.total)
+
+
+def _no_store() -> NotReady:
+    return NotReady("there is no store in this database: run consumer upgrade with the same --db")
