@@ -8,9 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,8 +17,8 @@ from sqlalchemy.sql import ClauseElement
 
 from consumer import sql
 from consumer.errors import UnsafeDurability
+from consumer.events import Events
 from consumer.schema import checkpoint, ledger
-from consumer.wire import Event
 
 BUSY_TIMEOUT_MS = 1000
 """SQLite: a single wait for a lock. Short, since it cannot be interrupted; the store waits again."""
@@ -42,7 +40,7 @@ class Backend(ABC):
         return str(statement.compile(dialect=self._dialect))
 
     @abstractmethod
-    def insert(self, driver: Any, events: Sequence[Event]) -> None:
+    def insert(self, driver: Any, events: Events) -> None:
         """Insert the ledger's rows."""
 
     @abstractmethod
@@ -81,17 +79,11 @@ class SQLite(Backend):
         self._insert_rows = row + f", {values}" * (self.ROWS - 1)
         event.listen(engine, "connect", _prepare_sqlite)
 
-    def insert(self, driver: Any, events: Sequence[Event]) -> None:
-        if len(events) == 1:
-            driver.execute(self._insert_row, events[0])
-            return
+    def insert(self, driver: Any, events: Events) -> None:
         whole = len(events) - len(events) % self.ROWS
-        if whole:
-            flat = tuple(chain.from_iterable(events))
-            for start in range(0, 2 * whole, 2 * self.ROWS):
-                driver.execute(self._insert_rows, flat[start : start + 2 * self.ROWS])
-        if len(events) > whole:
-            driver.executemany(self._insert_row, events[whole:])
+        for start in range(0, whole, self.ROWS):
+            driver.execute(self._insert_rows, events[start : start + self.ROWS].numbers)
+        driver.executemany(self._insert_row, events[whole:])
 
     def make_durable(self, connection: Connection) -> None:
         # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
@@ -169,13 +161,12 @@ class PostgreSQL(Backend):
         connection.execute(self._SYNC_AT_COMMIT)
         connection.commit()
 
-    def insert(self, driver: Any, events: Sequence[Event]) -> None:
+    def insert(self, driver: Any, events: Events) -> None:
         if len(events) < self.COPY_ROWS:
-            seqs, deltas = zip(*events, strict=True)
-            driver.execute(self._insert, {"seqs": list(seqs), "deltas": list(deltas)})
+            driver.execute(self._insert, {"seqs": events.seqs, "deltas": events.deltas})
             return
         with driver.cursor() as cursor, cursor.copy(self._copy) as copy:
-            copy.write("%d\t%d\n" * len(events) % tuple(chain.from_iterable(events)))
+            copy.write("%d\t%d\n" * len(events) % tuple(events.numbers))
 
     def make_durable(self, connection: Connection) -> None:
         """Nothing is visible before it is durable: synchronous_commit is on for every consumer."""

@@ -164,8 +164,9 @@ def _load_handler(name: str) -> Handler:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Handler = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidOption(f"the handler {name!r} cannot be loaded: {error}; give PACKAGE.MODULE:FUNCTION") from error
+    except Exception as error:  # a user's module raises what it likes
+        reason = f"{type(error).__name__}: {error}"
+        raise InvalidOption(f"the handler {name!r} cannot be loaded: {reason}; give PACKAGE.MODULE:FUNCTION") from error
     return found
 
 

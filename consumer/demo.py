@@ -20,9 +20,10 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
+from consumer.events import Event
 from consumer.lab.session import run_client
 from consumer.lab.shim import open_store, state
-from consumer.wire import Event, encode_event, parse_resume
+from consumer.wire import encode_event, parse_resume
 
 EVENTS: list[Event] = [(0, 12), (1, -3), (2, 7), (3, -5), (4, 1)]
 """What the publisher has to say."""

@@ -7,6 +7,7 @@ claim, whatever it sends. Nothing here knows a database.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -16,9 +17,10 @@ from typing import Self
 
 from consumer import points, tls
 from consumer.errors import ConnectFailed, CursorAhead, InvalidURL, MalformedFrame, ResyncRequired, TLSRefused
+from consumer.events import Events
 from consumer.points import Point
 from consumer.streams import close_after_error, close_writer
-from consumer.wire import Ahead, Control, Event, Snapshot, Truncated, decode, encode_acks, encode_resume
+from consumer.wire import Ahead, Control, Snapshot, Truncated, decode_events, encode_acks, encode_resume
 
 CHUNK_BYTES = 256 * 1024
 """The most that is read at once: some ten thousand events. asyncio buffers twice as much at the most."""
@@ -52,7 +54,7 @@ class Address:
             InvalidURL: it is something else.
         """
         match = _ADDRESS.fullmatch(text)
-        if match is None or not 0 < int(match[4]) <= _PORT_MAX:
+        if match is None or not 0 < int(match[4]) <= _PORT_MAX or not tls.is_host_name(match[2] or match[3]):
             shown = text.rpartition("@")[2]  # whatever somebody may have put before it is not to be repeated
             raise InvalidURL(f"{shown!r} is no publisher's address: give tcp://HOST:PORT or tls://HOST:PORT")
         return cls(match[2] or match[3], int(match[4]), match[1] == "tls")
@@ -81,6 +83,7 @@ class Feed:
         self._rest = b""
         self._stop: Control | MalformedFrame | None = None
         self._has_begun = False
+        self._acknowledged_at = -math.inf  # by the event loop's clock
 
     @classmethod
     async def connect(
@@ -107,6 +110,7 @@ class Feed:
                     limit=CHUNK_BYTES,
                     ssl=context if address.uses_tls else None,
                     server_hostname=(name or address.host) if address.uses_tls else None,
+                    ssl_shutdown_timeout=CLOSE_TIMEOUT_S if address.uses_tls else None,
                 )
         except (OSError, EOFError) as error:  # TimeoutError and ssl.SSLError are OSErrors
             raise _connect_failure(address, error, timeout) from error
@@ -134,11 +138,11 @@ class Feed:
         else:
             await close_after_error(self._writer, CLOSE_TIMEOUT_S)
 
-    async def read(self) -> list[Event]:
+    async def read(self) -> Events:
         """Give the next events, as many as have arrived.
 
         Returns:
-            At least one event, or an empty list where the publisher has closed.
+            At least one event, or none where the publisher has closed.
 
         Raises:
             IdleError: nothing came for a whole timeout.
@@ -151,8 +155,8 @@ class Feed:
             data = await self._receive()
             if not data:
                 self._check_end()
-                return []
-            events, self._rest, self._stop = decode(self._rest + data)
+                return Events([])
+            events, self._rest, self._stop = decode_events(self._rest + data)
             self._has_begun = self._has_begun or bool(events) or self._stop is not None
             if events:
                 return events
@@ -162,6 +166,7 @@ class Feed:
         """Hand over the acknowledgements of committed events, in one write. It does not wait; `drain` does."""
         if not seqs:
             return
+        self._acknowledged_at = asyncio.get_running_loop().time()
         points.reach(Point.BEFORE_ACK)
         self._writer.write(encode_acks(seqs))
         points.reach(Point.AFTER_ACK)
@@ -172,21 +177,37 @@ class Feed:
         Raises:
             TimeoutError: the publisher took nothing for a whole timeout.
         """
-        async with asyncio.timeout(self._timeout):
-            await self._writer.drain()
+        if self._writer.transport.get_write_buffer_size() <= UNSENT_BYTES_MAX:
+            return  # the usual case, and cheaper to see than to wait for
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._writer.drain()
+        except (TimeoutError, ConnectionError):
+            raise
+        except OSError as error:
+            raise self._breakage(error) from error
 
     async def _receive(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._timeout) as limit:
-                return await self._reader.read(CHUNK_BYTES)
-        except TimeoutError as error:
-            if not limit.expired():  # the system's own: keepalive has found the peer dead
-                raise ConnectionResetError(f"{self._address} is gone: {error}") from error
-            raise IdleError(f"{self._address} was silent for {self._timeout:g} s") from error
-        except ssl.SSLError as error:
-            if tls.is_refusal(error):
-                raise _refusal(self._address, error) from error
-            raise ConnectionResetError(f"{self._address} broke the TLS connection: {error}") from error
+        wait_s = self._timeout
+        while True:
+            try:
+                async with asyncio.timeout(wait_s) as limit:
+                    return await self._reader.read(CHUNK_BYTES)
+            except ConnectionError:
+                raise
+            except OSError as error:  # TimeoutError is one
+                if not limit.expired():
+                    raise self._breakage(error) from error
+                # A publisher that has just been acknowledged has a whole timeout from then on.
+                wait_s = self._acknowledged_at + self._timeout - asyncio.get_running_loop().time()
+                if wait_s <= 0:
+                    raise IdleError(f"{self._address} was silent for {self._timeout:g} s") from error
+
+    def _breakage(self, error: OSError) -> Exception:
+        """What an error of TLS or the system, which is no ConnectionError to Python, says about a connection."""
+        if tls.is_refusal(error):
+            return _refusal(self._address, error)
+        return ConnectionResetError(f"{self._address} is gone: {error}")
 
     def _check_end(self) -> None:
         if self._rest:

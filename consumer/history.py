@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from consumer.errors import ResyncRequired
-from consumer.wire import SEQ_MAX, Event, check_event, is_integer
+from consumer.events import SEQ_MAX, Event, check_event, is_integer
 
 EVENTS_MAX = 128
 """The longest history that `replay` takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from consumer.wire import Event
+from consumer.events import Events
 
 
 class Inbox:
@@ -17,7 +17,7 @@ class Inbox:
             events_max: from how many waiting events on `put` waits. One more chunk may stand on top of them.
         """
         self._events_max = events_max
-        self._events: list[Event] = []
+        self._numbers: list[int] = []
         self._room = asyncio.Event()
         self._news = asyncio.Event()
         self._ended = False
@@ -25,33 +25,33 @@ class Inbox:
         """Whether the committing task waits for events: nothing is queued and nothing is being committed."""
         self.error: Exception | None = None
 
-    async def put(self, events: list[Event]) -> None:
+    async def put(self, events: Events) -> None:
         """Add what has arrived, then wait until there is room for more."""
-        self._events += events
+        self._numbers += events.numbers
         self._news.set()
-        while len(self._events) >= self._events_max:
+        while len(self._numbers) >= 2 * self._events_max:
             self._room.clear()
             await self._room.wait()
 
     def end(self, error: Exception | None = None, *, drop: bool = False) -> None:
         """Say that nothing more comes, and why; `drop` forgets what is still waiting."""
         if drop:
-            self._events.clear()
+            self._numbers.clear()
         self.error = error
         self._ended = True
         self._news.set()
 
-    async def take(self, count_max: int) -> list[Event]:
-        """Give what is there, up to a number; wait where nothing is. An empty list means the end."""
-        while not self._events and not self._ended:
+    async def take(self, count_max: int) -> Events:
+        """Give what is there, up to a number; wait where nothing is. None at all means the end."""
+        while not self._numbers and not self._ended:
             self._news.clear()
             self.is_awaited = True
             await self._news.wait()
             self.is_awaited = False
-        if len(self._events) <= count_max:
-            taken, self._events = self._events, []
+        if len(self._numbers) <= 2 * count_max:
+            taken, self._numbers = self._numbers, []
         else:
-            taken = self._events[:count_max]
-            del self._events[:count_max]
+            taken = self._numbers[: 2 * count_max]
+            del self._numbers[: 2 * count_max]
         self._room.set()
-        return taken
+        return Events(taken)

@@ -10,20 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import stamina
 
-from consumer.errors import ConsumerError, Gap, GaveUp, ResyncRequired, StoppedByForce
+from consumer.errors import ConnectFailed, ConsumerError, Gap, GaveUp, ResyncRequired, StoppedByForce
+from consumer.events import Events
 from consumer.feed import Address, Feed, IdleError
 from consumer.inbox import Inbox
 from consumer.observe import Committed, Connected, Disconnected, Observation, Observer, Retrying, notify
 from consumer.retry import TRIES, Patience, patience
+from consumer.schema import NOTHING_YET
 from consumer.store import Handler, Outcome, Store, check_handler
 from consumer.streams import check_timeout
 from consumer.tls import TLS
-from consumer.wire import Event
+from consumer.worker import Call, Worker
 
 TIMEOUT_S = 30.0
 """The longest single wait for the publisher, unless the caller says otherwise."""
@@ -101,9 +103,11 @@ class Consumer:
         self._observers = tuple(observers)
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
-        self._worker: ThreadPoolExecutor | None = None
+        self._worker: Worker | None = None
         self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
+        self._has_ended = False
         self._last: int | None = None  # the cursor, once it is known
+        self._resumed_from = NOTHING_YET  # the cursor that the last RESUME said
         self._commits = 0  # how many batches with new events: progress
         self._failed_connects = 0  # in a row
         self._failures = 0  # of those that are tried three times, since the last progress
@@ -122,7 +126,7 @@ class Consumer:
         """
         if self._worker is not None:
             raise RuntimeError("a consumer runs once: make a new one")
-        self._worker = ThreadPoolExecutor(1, "consumer-store")
+        self._worker = Worker("consumer-store")
         supervision = asyncio.create_task(self._supervise())
         stopping = asyncio.create_task(self._stop.wait())
         try:
@@ -130,11 +134,13 @@ class Consumer:
             await _cancel(supervision)
         except asyncio.CancelledError:
             self._force.set()
-            await _cancel(supervision)
+            while not supervision.done():
+                with suppress(asyncio.CancelledError):  # once more: the worker is waited for all the same
+                    await _cancel(supervision)
             raise
         finally:
             stopping.cancel()
-            self._worker.shutdown(wait=False)
+            self._worker.end()
             self._give_up_waiting()
         if not supervision.cancelled():
             supervision.result()
@@ -159,6 +165,8 @@ class Consumer:
         """
         if self._last is not None and self._last >= seq:
             return
+        if self._has_ended:
+            raise _never_came(seq)
         waiting = (seq, asyncio.get_running_loop().create_future())
         self._waiting.add(waiting)
         try:
@@ -213,7 +221,7 @@ class Consumer:
                 if self._failures >= TRIES:
                     raise error
             case Patience.NEVER:
-                if not (isinstance(error, ResyncRequired) and await self._was_moved_on(error.last)):
+                if not (isinstance(error, ResyncRequired) and await self._was_moved_on()):
                     raise error
 
     def _is_refused_for_good(self, error: Exception) -> bool:
@@ -225,10 +233,10 @@ class Consumer:
             self._refused_since = time.monotonic()
         return time.monotonic() - self._refused_since >= REFUSAL_PATIENCE_S
 
-    async def _was_moved_on(self, last: int) -> bool:
+    async def _was_moved_on(self) -> bool:
         """Whether another consumer has moved the cursor since we said it, so that our RESUME was out of date."""
         try:
-            return (await self._call(self._store.state)).last > last
+            return (await self._call(self._store.state)).last > self._resumed_from
         except Exception as error:
             if patience(error) is Patience.FOREVER:
                 return True  # the next session will see
@@ -238,10 +246,9 @@ class Consumer:
 
     async def _session(self) -> bool:
         """Consume from one connection. True: the publisher has closed and that is the end."""
-        last = await self._call(self._store.resume)
+        last = self._resumed_from = await self._call(self._store.resume)
         self._note(last)
         async with await Feed.connect(self._address, last, self._timeout, self._context, self._tls.name) as feed:
-            self._failed_connects = 0
             self._notify(Connected(str(self._address), last))
             inbox = Inbox(2 * self._batch)
             reading = asyncio.create_task(_read(feed, inbox))
@@ -249,6 +256,8 @@ class Consumer:
                 await self._consume(feed, inbox)
             finally:
                 await _cancel(reading)
+                if not isinstance(inbox.error, ConnectFailed):  # on TLS it may turn out only now
+                    self._failed_connects = 0
         if self._once:
             return True
         raise EOFError(f"{self._address} closed the connection")
@@ -264,12 +273,12 @@ class Consumer:
         if inbox.error is not None:
             raise inbox.error
 
-    async def _apply(self, feed: Feed, events: list[Event]) -> Outcome:
+    async def _apply(self, feed: Feed, events: Events) -> Outcome:
         """Commit a batch and acknowledge what is committed, even where we are cancelled meanwhile."""
         began = time.monotonic()
 
         def settle(outcome: Outcome) -> None:
-            feed.acknowledge([seq for seq, _ in events[: outcome.acked]])
+            feed.acknowledge(events[: outcome.acked].seqs)
             if outcome.new:
                 self._commits += 1
                 self._failures = 0
@@ -284,30 +293,31 @@ class Consumer:
     async def _call(self, function: Callable[[], Result], settle: Callable[[Result], None] | None = None) -> Result:
         """Call in the worker thread. A cancellation waits for the call to end, and settles it, before it passes on."""
         assert self._worker is not None
-        call = asyncio.get_running_loop().run_in_executor(self._worker, function)
+        call = self._worker.submit(function)
         try:
-            result = await asyncio.shield(call)
+            await call.wait()
         except asyncio.CancelledError:
             await self._see_out(call)
-            if settle is not None and call.exception() is None:
+            if settle is not None and call.error is None:
                 settle(call.result())
             raise
         if settle is not None:
-            settle(result)
-        return result
+            settle(call.result())
+        return call.result()
 
-    async def _see_out(self, call: asyncio.Future[Any]) -> None:
+    async def _see_out(self, call: Call[Any]) -> None:
         """Wait for the last call of a stop: patiently first, then with an interruption."""
         force = asyncio.create_task(self._force.wait())
+        ended = asyncio.create_task(call.wait())
         try:
-            await asyncio.wait({call, force}, timeout=self._stop_timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ended, force}, timeout=self._stop_timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not call.is_done:
+                await asyncio.to_thread(self._store.interrupt)
+                await asyncio.wait({ended}, timeout=FORCE_GRACE_S if self._stop.is_set() else None)
         finally:
             force.cancel()
-        if call.done():
-            return
-        await asyncio.to_thread(self._store.interrupt)
-        await asyncio.wait({call}, timeout=FORCE_GRACE_S if self._stop.is_set() else None)
-        if not call.done() or isinstance(call.exception(), StoppedByForce):
+            ended.cancel()
+        if not call.is_done or isinstance(call.error, StoppedByForce):
             raise StoppedByForce
 
     # Telling others.
@@ -322,9 +332,14 @@ class Consumer:
                 future.set_result(None)
 
     def _give_up_waiting(self) -> None:
+        self._has_ended = True
         for seq, future in self._waiting:
             if not future.done():
-                future.set_exception(ConsumerError(f"the consumer ended before event {seq}"))
+                future.set_exception(_never_came(seq))
+
+
+def _never_came(seq: int) -> ConsumerError:
+    return ConsumerError(f"the consumer ended before event {seq}")
 
 
 class _Again(Exception):

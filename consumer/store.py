@@ -24,9 +24,9 @@ from consumer import points, rule, schema, sql
 from consumer.backend import IN_HANDLER, backend_for
 from consumer.engine import READ_ONLY, make_engine
 from consumer.errors import Fenced, HandlerFailed, NotReady, StoppedByForce
+from consumer.events import Event, Events
 from consumer.points import Point
 from consumer.retry import TRIES, Patience, is_busy, is_passing_database_failure, patience
-from consumer.wire import Event
 
 BEGIN_TRIES = 30
 """SQLite: how often the beginning of a transaction waits for another writer, a second each, before that is an error."""
@@ -291,9 +291,8 @@ class Store:
             found.update(driver.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
         return found
 
-    def _write(self, driver: Any, before: State, new: Sequence[Event]) -> State:
-        added = sum(delta for _, delta in new)
-        last = new[-1][0]
+    def _write(self, driver: Any, before: State, new: Events) -> State:
+        last, added = new[-1][0], sum(new.deltas)
         self._backend.insert(driver, new)
         points.reach(Point.AFTER_LEDGER)
         driver.execute(self._add_to_total, {"delta": added})
@@ -304,7 +303,7 @@ class Store:
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)
 
-    def _handle(self, connection: Connection, handler: Handler, before: State, new: Sequence[Event]) -> None:
+    def _handle(self, connection: Connection, handler: Handler, before: State, new: Events) -> None:
         """Call the handler inside a savepoint: its release proves that the transaction is still the one we began."""
         points.reach(Point.BEFORE_HANDLER)
         savepoint = connection.begin_nested()
@@ -330,7 +329,7 @@ class Store:
         self._backend.settle(connection)
         points.reach(Point.AFTER_HANDLER)
 
-    def _commit(self, connection: Connection, before: State, new: Sequence[Event]) -> None:
+    def _commit(self, connection: Connection, before: State, new: Events) -> None:
         try:
             connection.commit()
         except IntegrityError as error:  # a deferred constraint of the user's: nothing was committed

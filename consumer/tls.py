@@ -32,6 +32,8 @@ class TLS:
         """
         if self.key is not None and self.cert is None:
             raise InvalidOption("a TLS key needs its certificate: give both")
+        if self.name is not None and not is_host_name(self.name):
+            raise InvalidOption(f"{self.name!r} is no host name that a certificate could carry")
         file: str | None = self.ca
         try:
             context = ssl.create_default_context(cafile=self.ca)
@@ -42,6 +44,15 @@ class TLS:
         except (OSError, ssl.SSLError, ValueError) as error:
             raise InvalidOption(f"the TLS file {file} cannot be used: {error}") from error
         return context
+
+
+def is_host_name(text: str) -> bool:
+    """Say whether the system and the TLS library take this for a host's name: both raise other errors than their own."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return not text.startswith(".")
 
 
 def _no_password() -> str:

@@ -18,9 +18,10 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import ClauseElement
 
 from consumer import schema, sql
+from consumer.events import check_event
 from consumer.rule import Verdict, judge
 from consumer.schema import FoundColumn
-from consumer.wire import check_event, encode_ack, parse_line
+from consumer.wire import encode_ack, parse_line
 
 BUSY_TIMEOUT_S = 1
 """How long a statement waits for another connection's lock; the contract's number."""
@@ -61,7 +62,8 @@ def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
         if not _is_ready(con):
             _complete(con)
     except BaseException:
-        con.close()
+        with suppress(sqlite3.Error):
+            con.close()
         raise
     return con
 
