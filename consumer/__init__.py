@@ -27,12 +27,14 @@ from consumer.errors import (
     UnsafeDurability,
 )
 from consumer.events import Event
+from consumer.handlers import Handler
 from consumer.history import replay
 from consumer.lab.session import consume_session, run_client
 from consumer.lab.shim import apply_event, consume_line, open_store, state
+from consumer.outcome import Outcome, State
 from consumer.schema import owns_table
 from consumer.service import Consumer
-from consumer.store import Handler, Outcome, State, Store
+from consumer.store import Store
 from consumer.tls import TLS
 from consumer.wire import parse_line
 

@@ -11,10 +11,12 @@ import json
 import os
 import signal
 import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import stamina
 import typer
 from rich.console import Console
 
@@ -22,9 +24,12 @@ from consumer import exits, live, migrate
 from consumer.demo import run_demo
 from consumer.engine import parse_url
 from consumer.errors import InvalidOption, NotReady, StoppedByForce
+from consumer.handlers import Handler
 from consumer.live import LogFormat
+from consumer.publish.commands import journal_app, serve
+from consumer.retry import is_busy
 from consumer.service import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
-from consumer.store import Handler, Store
+from consumer.store import Store
 from consumer.tls import TLS
 
 app = typer.Typer(
@@ -80,7 +85,13 @@ def status(
         typer.echo(f"last {found.last}, total {found.total}, {found.ledger_rows} ledger rows")
         typer.echo(f"revision {found.revision or 'none recorded'}, head {found.head}")
     if found.revision != found.head:
-        raise NotReady("the store is not at this version: run consumer upgrade with the same --db")
+        raise NotReady(
+            "the store is not at this version: run consumer upgrade with the same --db, or the newer version"
+        )
+
+
+app.command()(serve)
+app.add_typer(journal_app, name="journal")
 
 
 @app.command()
@@ -125,7 +136,8 @@ def run(
     ] = LogFormat.TEXT,
 ) -> None:
     """Consume a publisher's events into a store, each exactly once, until stopped by SIGTERM or Ctrl-C."""
-    with Store(db) as store, live.shown(log_format) as observers:
+    with Store(db) as store, ExitStack() as screen:
+        observers = screen.enter_context(live.shown(log_format))
         try:
             consumer = Consumer(
                 url,
@@ -142,17 +154,24 @@ def run(
         except (TypeError, ValueError) as error:
             raise InvalidOption(str(error)) from error
         if parse_url(db).get_backend_name() == "sqlite":
-            migrate.upgrade(db)
-        asyncio.run(_run_until_stopped(consumer))
+            _upgrade_when_free(db)
+        asyncio.run(_run_until_stopped(consumer, screen))
 
 
-async def _run_until_stopped(consumer: Consumer) -> None:
+@stamina.retry(on=is_busy, attempts=None, timeout=None)
+def _upgrade_when_free(db: str) -> None:
+    """Bring a SQLite store to this version; another process's lock is waited for, as it is later on."""
+    migrate.upgrade(db)
+
+
+async def _run_until_stopped(consumer: Consumer, screen: ExitStack) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
     try:
         await consumer.run()
     except StoppedByForce as error:
-        # The worker thread may never return, and Python would wait for it.
+        # The worker thread may never return: nothing may wait for it, or close the store under it.
+        screen.close()
         typer.echo(f"consumer: {exits.explain(error)}", err=True)
         sys.stderr.flush()
         os._exit(exits.exit_code(error))

@@ -174,10 +174,17 @@ async def _serve(told: Connection) -> None:
     sent: set[int] = set()
 
     def tell(text: str, what: str = "", number: int = 0) -> None:
-        told.send(("publisher", what, number, text))
+        with suppress(BrokenPipeError):  # nobody listens any more
+            told.send(("publisher", what, number, text))
 
     async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        parse_resume(await reader.readline())
+        said = b""
+        with suppress(ConnectionError):
+            said = await reader.readline()
+        if not said:  # it was killed before it could say anything
+            writer.close()
+            return
+        parse_resume(said)
         while unacknowledged:
             seq, delta = unacknowledged[0]
             again = "[bold]again[/], since no ACK came for it" if seq in sent else ""

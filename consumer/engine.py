@@ -124,6 +124,7 @@ def _make_sqlite(url: URL, **options: Any) -> Engine:
     arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False}
     if "timeout" not in url.query:
         arguments["timeout"] = BUSY_TIMEOUT_S
+    options.setdefault("poolclass", pool.QueuePool)  # for a URI SQLAlchemy would guess at a pool, with a warning
     engine = create_engine(url, connect_args=arguments, **options)
 
     @event.listens_for(engine, "connect")

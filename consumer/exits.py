@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 import typer
 from sqlalchemy.exc import DBAPIError
 
@@ -13,13 +11,12 @@ from consumer.retry import is_database_error
 UNEXPECTED = 1
 USAGE = 2
 UNUSABLE = 19
-ADDRESS_IN_USE = 22
-INTERRUPTED = 130
 
 EXIT_CODES: dict[type[Exception], int] = {
     typer.TyperException: USAGE,
     errors.InvalidURL: USAGE,
     errors.InvalidOption: USAGE,
+    errors.BadInput: USAGE,
     errors.Conflict: 10,
     errors.Gap: 11,
     errors.ResyncRequired: 12,
@@ -31,8 +28,10 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.GaveUp: 18,
     errors.SchemaMismatch: UNUSABLE,
     errors.Fenced: UNUSABLE,
+    errors.JournalUnusable: UNUSABLE,
     errors.TLSRefused: 20,
     errors.StoppedByForce: 21,
+    errors.AddressInUse: 22,
 }
 """The codes that the environment relies on; 0 is a good end and 1 anything unexpected."""
 
@@ -44,8 +43,6 @@ def exit_code(error: BaseException) -> int:
             return code
     if is_database_error(error):
         return UNUSABLE
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return ADDRESS_IN_USE
     return UNEXPECTED
 
 

@@ -12,11 +12,20 @@ import re
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
 from consumer import points, tls
-from consumer.errors import ConnectFailed, CursorAhead, InvalidURL, MalformedFrame, ResyncRequired, TLSRefused
+from consumer.errors import (
+    ConnectFailed,
+    CursorAhead,
+    InvalidURL,
+    MalformedFrame,
+    ResyncRequired,
+    StoppedByForce,
+    TLSRefused,
+)
 from consumer.events import Events
 from consumer.points import Point
 from consumer.streams import close_after_error, close_writer
@@ -133,10 +142,14 @@ class Feed:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close: what was written is sent, within a bound."""
-        if kind is None:
-            await close_writer(self._writer, CLOSE_TIMEOUT_S)
-        else:
-            await close_after_error(self._writer, CLOSE_TIMEOUT_S)
+        try:
+            if kind is None or not issubclass(kind, ConnectionError | TimeoutError | StoppedByForce):
+                await self._take_leave()
+        finally:
+            if kind is None:
+                await close_writer(self._writer, CLOSE_TIMEOUT_S)
+            else:
+                await close_after_error(self._writer, CLOSE_TIMEOUT_S)
 
     async def read(self) -> Events:
         """Give the next events, as many as have arrived.
@@ -182,10 +195,25 @@ class Feed:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._writer.drain()
-        except (TimeoutError, ConnectionError):
+        except TimeoutError as error:
+            raise TimeoutError(f"{self._address} took no acknowledgements for {self._timeout:g} s") from error
+        except ConnectionError:
             raise
         except OSError as error:
             raise self._breakage(error) from error
+
+    async def _take_leave(self) -> None:
+        """End our side and read on until the publisher ends its own, within a bound.
+
+        To close a socket while something unread is in it resets the connection, and acknowledgements that are under way
+        are lost with it. TLS cannot be half closed in asyncio.
+        """
+        with suppress(Exception):  # the connection is going, one way or the other
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    while await self._reader.read(CHUNK_BYTES):
+                        pass
 
     async def _receive(self) -> bytes:
         wait_s = self._timeout

@@ -26,7 +26,7 @@ from sqlalchemy import URL, Connection, Inspector, Table, inspect
 
 from consumer import sql
 from consumer.engine import READ_ONLY, make_short_engine, parse_url, show_url
-from consumer.errors import ConsumerError, NotReady, SchemaMismatch
+from consumer.errors import ConsumerError, NotReady, SchemaMismatch, UnsafeDurability
 from consumer.schema import VERSION_TABLE, FoundColumn, checkpoint, difference, ledger, metadata
 
 LOCK_KEY = 0x636F6E73756D6572
@@ -67,11 +67,15 @@ def upgrade(url: str) -> None:
 
     Raises:
         InvalidURL: the URL cannot be used.
+        UnsafeDurability: it is a database in memory.
         SchemaMismatch: a table of ours is there with another shape; nothing was changed.
         NotReady: the database is at a revision that this version does not know.
         sqlalchemy.exc.DBAPIError: the database failed; nothing was changed.
     """
-    _run(url, lambda config: command.upgrade(config, "head"))
+    if _is_in_memory(parse_url(url)):
+        raise UnsafeDurability("a database in memory keeps nothing: name a file, sqlite:///FILE")
+    if not _is_at_head(url):  # otherwise there is no need to wait for a lock, which a running consumer may have
+        _run(url, lambda config: command.upgrade(config, "head"))
 
 
 def upgrade_sql(url: str) -> str:
@@ -140,6 +144,14 @@ def read_revision(connection: Connection) -> str | None:
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
+def _is_at_head(url: str) -> bool:
+    parsed = parse_url(url)
+    if parsed.get_backend_name() == "sqlite" and not _is_there(parsed):
+        return False
+    with make_short_engine(parsed).connect().execution_options(**READ_ONLY) as connection:
+        return read_revision(connection) == head()
+
+
 def find_tables(connection: Connection) -> set[Table]:
     """Find which of our tables a database has.
 
@@ -183,7 +195,9 @@ def _run(url: str, action: Callable[[Config], None], *, x: Sequence[str] = (), o
         except MigrationRefused:
             raise
         except CommandError as error:
-            raise NotReady(f"{error}; this database was made by another version, use that one") from error
+            raise NotReady(
+                f"{error}; if the database is at that revision, another version made it: use that"
+            ) from error
 
 
 def _configure(*, x: Sequence[str] = (), output: TextIO | None = None) -> Config:
@@ -199,6 +213,12 @@ def _folder() -> Path:
         if (folder / "env.py").is_file():
             return folder
     raise NotReady("the migrations are missing from this installation: install resumable-consumer again")
+
+
+def _is_in_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and (
+        url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
+    )
 
 
 def _is_there(url: URL) -> bool:

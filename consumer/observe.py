@@ -96,7 +96,9 @@ class LogSink:
             case Disconnected(address, reason):
                 self._log.info("%s: %s", address, reason)
             case Retrying(error, wait_s):
-                self._log.warning("%s; trying again in %.1f s", " ".join(str(error).split()), wait_s)
+                cause = getattr(error, "orig", None) or error  # SQLAlchemy adds its own words to the database's
+                reason = " ".join(str(cause).split()) or type(error).__name__
+                self._log.warning("%s; trying again in %.1f s", reason, wait_s)
             case Committed():
                 self._progress(observation)
 

@@ -11,7 +11,7 @@ import sys
 from enum import Enum
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from consumer.errors import ConnectFailed, Fenced, Gap, MalformedFrame, Retry
 
@@ -39,6 +39,13 @@ SQLSTATES = (
     "57P03",  # the server is starting or stopping
 )
 """Prefixes of PostgreSQL's codes for what passes by itself."""
+
+REFUSED_SQLSTATES = (
+    "22",  # data exceptions
+    "23",  # constraints
+    "P0",  # RAISE EXCEPTION
+)
+"""Prefixes of PostgreSQL's codes for content that it, or a trigger of the user's, does not take."""
 
 SQLITE_CODES = {
     sqlite3.SQLITE_BUSY,
@@ -82,6 +89,12 @@ def _psycopg() -> Any:
 def is_busy(error: BaseException) -> bool:
     """Say whether SQLite could not have a lock because another connection has it."""
     return _sqlite_code(error) == sqlite3.SQLITE_BUSY
+
+
+def is_refused_content(error: DBAPIError) -> bool:
+    """Say whether a commit failed for what was to be committed: a deferred constraint or trigger of the user's."""
+    sqlstate = getattr(error.orig, "sqlstate", None)
+    return isinstance(error, IntegrityError) or str(sqlstate).startswith(REFUSED_SQLSTATES)
 
 
 def _sqlite_code(error: BaseException) -> int | None:

@@ -18,11 +18,13 @@ import stamina
 from consumer.errors import ConnectFailed, ConsumerError, Gap, GaveUp, ResyncRequired, StoppedByForce
 from consumer.events import Events
 from consumer.feed import Address, Feed, IdleError
+from consumer.handlers import Handler, check_handler
 from consumer.inbox import Inbox
 from consumer.observe import Committed, Connected, Disconnected, Observation, Observer, Retrying, notify
+from consumer.outcome import Outcome
 from consumer.retry import TRIES, Patience, patience
 from consumer.schema import NOTHING_YET
-from consumer.store import Handler, Outcome, Store, check_handler
+from consumer.store import Store
 from consumer.streams import check_timeout
 from consumer.tls import TLS
 from consumer.worker import Call, Worker

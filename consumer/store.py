@@ -6,90 +6,33 @@ equals applying its events one by one: the same tables, the same acknowledgement
 
 from __future__ import annotations
 
-import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import stamina
-from sqlalchemy import URL, Connection, event
-from sqlalchemy import inspect as inspect_database
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy import URL, Connection, event, inspect
+from sqlalchemy.exc import DBAPIError
 
 from consumer import points, rule, schema, sql
-from consumer.backend import IN_HANDLER, backend_for
+from consumer.backend import backend_for
 from consumer.engine import READ_ONLY, make_engine
-from consumer.errors import Fenced, HandlerFailed, NotReady, StoppedByForce
+from consumer.errors import Fenced, NotReady, StoppedByForce
 from consumer.events import Event, Events
+from consumer.handlers import Handler, HandlerRaised, call_inside_savepoint, check_handler, may_pass, refuse_to_commit
+from consumer.outcome import Outcome, State
 from consumer.points import Point
-from consumer.retry import TRIES, Patience, is_busy, is_passing_database_failure, patience
+from consumer.retry import TRIES, is_busy, is_refused_content
 
 BEGIN_TRIES = 30
 """SQLite: how often the beginning of a transaction waits for another writer, a second each, before that is an error."""
 
 HANDLER_WAIT_S, HANDLER_WAIT_MAX_S = 0.1, 1.0
 """The first and the longest wait between the tries of an event whose handler fails."""
-
-Handler: TypeAlias = Callable[[Connection, list[Event]], None]
-"""`handler(connection, events)`: a user's own changes, in the store's transaction, for new events only."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Where a store stands: the number of the last event, -1 for none, and the sum of all deltas."""
-
-    last: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a batch.
-
-    Attributes:
-        acked: how many of its events, from the start, are committed and may be acknowledged.
-        new: how many of those were new.
-        last: the cursor afterwards.
-        error: what is wrong with the event after those, None where nothing is.
-        total: the total afterwards, for display.
-    """
-
-    acked: int
-    new: int
-    last: int
-    error: Exception | None
-    total: int = field(default=0, compare=False)
-
-
-class _HandlerRaised(Exception):
-    """A handler failed on some events, for a reason that is no failure of the database.
-
-    Attributes:
-        before: where the store stood before them.
-        seq: the first of them.
-        cause: what was raised.
-        ended: the handler has ended the transaction, so that what it did may be committed.
-    """
-
-    def __init__(self, before: State, events: Sequence[Event], cause: BaseException, *, ended: bool) -> None:
-        super().__init__(before)
-        self.before = before
-        self.seq = events[0][0]
-        self.cause = cause
-        self.ended = ended
-
-    def as_result(self) -> HandlerFailed:
-        failed = HandlerFailed(self.seq, " ".join(f"{type(self.cause).__name__}: {self.cause}".split()))
-        failed.__cause__ = self.cause
-        return failed
-
-
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, _HandlerRaised) and not error.ended
 
 
 class Store:
@@ -114,7 +57,7 @@ class Store:
         self._read_deltas = compiled(sql.READ_DELTAS)
         self._add_to_total = compiled(sql.ADD_TO_TOTAL)
         self._move_cursor = compiled(sql.MOVE_CURSOR_FROM)
-        event.listen(self._engine, "commit", _refuse_inside_handler)
+        event.listen(self._engine, "commit", refuse_to_commit)
 
     def __enter__(self) -> Self:
         """Give the store itself."""
@@ -173,7 +116,7 @@ class Store:
         self._interrupted.set()
         connection = self._connection
         if connection is not None:
-            with suppress(SQLAlchemyError):  # it may be closed at this very moment
+            with suppress(Exception):  # it may be closed at this very moment, by SQLAlchemy or by its driver
                 self._backend.interrupt(connection.connection.driver_connection)
 
     def apply(self, events: Sequence[Event], handler: Handler | None = None) -> Outcome:
@@ -197,17 +140,21 @@ class Store:
         if handler is not None:
             check_handler(handler)
         done: Outcome | None = None
-        size = max(1, len(events))
+        size = whole = max(1, len(events))
+        suspect = 0  # up to where the failing event must be that the batch is being cut for
         while done is None or done.acked < len(events):
-            part = events[done.acked : done.acked + size] if done else events[:size]
+            start = done.acked if done else 0
+            if start >= suspect:  # it has passed meanwhile
+                size = whole
+            part = events[start : start + size]
             try:
                 if handler is not None and len(part) == 1:
                     outcome = self._insist(part, handler)
                 else:
                     outcome = self._transact(part, handler)
-            except _HandlerRaised as failure:
+            except HandlerRaised as failure:
                 if len(part) > 1 and not self._moved_behind_us(failure):
-                    size = len(part) // 2
+                    size, suspect = len(part) // 2, start + len(part)
                     continue
                 outcome = Outcome(0, 0, failure.before.last, failure.as_result(), failure.before.total)
             except Exception as error:
@@ -222,7 +169,7 @@ class Store:
         return done
 
     @stamina.retry(
-        on=_may_pass,
+        on=may_pass,
         attempts=TRIES,
         timeout=None,
         wait_initial=HANDLER_WAIT_S,
@@ -242,17 +189,19 @@ class Store:
             if plan.new:
                 state = self._write(driver, before, plan.new)
                 if handler is not None:
-                    self._handle(connection, handler, before, plan.new)
+                    points.reach(Point.BEFORE_HANDLER)
+                    call_inside_savepoint(handler, connection, before, plan.new)
+                    self._backend.settle(connection)
+                    points.reach(Point.AFTER_HANDLER)
                 points.reach(Point.BEFORE_COMMIT)
                 self._commit(connection, before, plan.new)
                 points.reach(Point.AFTER_COMMIT)
+                self._durable = state.last
             else:
-                if (
-                    plan.acked and state.last > self._durable
-                ):  # by somebody else, who may have been killed in his commit
+                if plan.acked and state.last > self._durable:  # by somebody who may have been killed in his commit
                     self._backend.make_durable(connection)
+                    self._durable = state.last
                 connection.rollback()
-            self._durable = state.last
         except BaseException as error:
             self._discard()
             if self._interrupted.is_set() and isinstance(error, Exception):
@@ -293,47 +242,23 @@ class Store:
 
     def _write(self, driver: Any, before: State, new: Events) -> State:
         last, added = new[-1][0], sum(new.deltas)
-        self._backend.insert(driver, new)
+        inserted = self._backend.insert(driver, new)
         points.reach(Point.AFTER_LEDGER)
-        driver.execute(self._add_to_total, {"delta": added})
+        counted = driver.execute(self._add_to_total, {"delta": added}).rowcount
         points.reach(Point.AFTER_TOTAL)
-        moved = driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last})
-        if moved.rowcount != 1:
+        moved = driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last}).rowcount
+        if (inserted, counted, moved) != (len(new), 1, 1):  # or a trigger has ignored a write, without an error
             raise Fenced(before.last)
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)
 
-    def _handle(self, connection: Connection, handler: Handler, before: State, new: Events) -> None:
-        """Call the handler inside a savepoint: its release proves that the transaction is still the one we began."""
-        points.reach(Point.BEFORE_HANDLER)
-        savepoint = connection.begin_nested()
-        info = connection.info
-        info[IN_HANDLER] = True
-        try:
-            _call(handler, connection, list(new))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            if is_passing_database_failure(error):
-                raise  # it may have ended the transaction by itself
-            info[IN_HANDLER] = False
-            ended = not _ends(savepoint.rollback)
-            if patience(error) is Patience.FOREVER and not ended:
-                raise
-            raise _HandlerRaised(before, new, error, ended=ended) from error
-        finally:
-            info[IN_HANDLER] = False
-        if not _ends(savepoint.commit):
-            mistake = RuntimeError("a handler must not commit, roll back or close: the transaction is the store's")
-            raise _HandlerRaised(before, new, mistake, ended=True)
-        self._backend.settle(connection)
-        points.reach(Point.AFTER_HANDLER)
-
     def _commit(self, connection: Connection, before: State, new: Events) -> None:
         try:
             connection.commit()
-        except IntegrityError as error:  # a deferred constraint of the user's: nothing was committed
-            raise _HandlerRaised(before, new, error, ended=False) from error
+        except DBAPIError as error:
+            if not is_refused_content(error):
+                raise
+            raise HandlerRaised(before, new, error, ended=False) from error  # it is sure that nothing was committed
 
     def _discard(self) -> None:
         """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""
@@ -343,14 +268,15 @@ class Store:
         with suppress(Exception):  # it may be broken in any way; what counts is that it is never used again
             connection.connection.driver_connection.rollback()  # type: ignore[union-attr]  # it is checked out
         with suppress(Exception):
-            connection.invalidate()
+            if not connection.connection.is_detached:  # otherwise the pool would forget it without closing it
+                connection.invalidate()
         with suppress(Exception):
             connection.close()
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
-            if not inspect_database(connection).has_table(schema.version.name):
+            if not inspect(connection).has_table(schema.version.name):
                 raise _no_store()
             revision = connection.execute(sql.READ_REVISION).scalar_one_or_none()
             if revision != schema.HEAD:
@@ -359,40 +285,14 @@ class Store:
                 )
             yield connection
 
-    def _moved_behind_us(self, failure: _HandlerRaised) -> bool:
+    def _moved_behind_us(self, failure: HandlerRaised) -> bool:
         """Whether something was committed although the handler failed, so that trying again would hide the failure."""
-        return failure.ended and self.state() != failure.before
-
-
-def check_handler(handler: Handler) -> None:
-    """Raise `TypeError` for a handler that cannot be one: it runs in a thread, inside a transaction."""
-    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - to look inside
-    if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
-        raise TypeError(f"a handler is a plain function handler(connection, events), not {handler!r}")
-
-
-def _call(handler: Callable[[Connection, list[Event]], object], connection: Connection, new: list[Event]) -> None:
-    result = handler(connection, new)
-    if inspect.iscoroutine(result):
-        result.close()
-    if result is not None:
-        raise TypeError(f"a handler returns None, not {type(result).__name__}; it is a plain function")
-
-
-def _ends(end: Callable[[], None]) -> bool:
-    """Release a savepoint or go back to it, and say whether it was still there."""
-    try:
-        end()
-    except Exception as error:
-        if patience(error) is Patience.FOREVER:
-            raise
-        return False
-    return True
-
-
-def _refuse_inside_handler(connection: Connection) -> None:
-    if connection.info.get(IN_HANDLER, False):
-        raise RuntimeError("a handler must not commit: the store commits its changes together with the cursor")
+        if not failure.ended:
+            return False
+        try:
+            return self.state() != failure.before
+        except Exception:  # noqa: BLE001 - whatever it is, nobody knows, and so it must be taken for committed
+            return True
 
 
 def _read_state(connection: Connection) -> State:

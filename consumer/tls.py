@@ -47,7 +47,7 @@ class TLS:
 
 
 def is_host_name(text: str) -> bool:
-    """Say whether the system and the TLS library take this for a host's name: both raise other errors than their own."""
+    """Say whether this may be a host's name: what cannot be is no network failure to Python."""
     try:
         text.encode("idna")
     except UnicodeError:
@@ -74,5 +74,7 @@ def was_closed_properly(ssl_object: ssl.SSLObject) -> bool:
     """Say whether the peer ended the connection with a close_notify, and not merely by its disappearance."""
     try:
         return ssl_object.read(1) == b""
+    except ssl.SSLZeroReturnError:  # the same, once asyncio has answered it
+        return True
     except ssl.SSLError:
         return False

@@ -141,8 +141,8 @@ def _read_numbers(lines: re.Pattern[bytes], word: bytes, buffer: bytes, *, per_l
     """
     match = lines.match(buffer)
     assert match is not None  # the pattern matches the empty string too
-    text = match[0].translate(_SPACE_TO_COMMA, word + b"\n")
-    numbers: list[int] = json.loads(b"[" + text[1:] + b"]")
+    text = match[0].translate(_SPACE_TO_COMMA, word + b"\n").decode("ascii")
+    numbers: list[int] = json.loads(f"[{text[1:]}]")
     if not numbers or max(numbers) <= SEQ_MAX:
         return numbers, buffer[match.end() :]
     good = next(place for place in range(0, len(numbers), per_line) if numbers[place] > SEQ_MAX)

