@@ -1,0 +1,68 @@
+"""The few things about files that both sides of a journal need: open a regular one, make it durable, replace none."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from pathlib import Path
+
+from consumer.errors import JournalUnusable
+
+
+def open_file(path: str, flags: int) -> int:
+    """Open a journal's file.
+
+    Args:
+        path: the file.
+        flags: as for `os.open`.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        JournalUnusable: it is not there, may not be opened, or is no regular file.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)  # a FIFO must not block us here
+    except FileNotFoundError:
+        raise JournalUnusable(path, "it is not there; `consumer journal append` makes one") from None
+    except OSError as error:
+        raise JournalUnusable(path, error.strerror or str(error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise JournalUnusable(path, "it is no regular file")
+    return descriptor
+
+
+def sync_file(descriptor: int) -> None:
+    """Make durable what the file holds now, whoever wrote it. Raises `OSError`, after which nothing may be assumed."""
+    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:
+        fcntl.fcntl(descriptor, full_sync)  # on macOS an fsync stops at the drive's cache
+    else:
+        os.fsync(descriptor)
+
+
+def sync_folder(path: str) -> None:
+    """Make the file's name durable: a file that was never synced into its folder is gone with the power."""
+    folder = os.open(Path(path).absolute().parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def is_at(descriptor: int, path: str) -> bool:
+    """Say whether the name still leads to the file that is open."""
+    try:
+        named = Path(path).stat()
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(descriptor)
+    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def is_gone(path: str) -> bool:
+    """Say whether nothing has this name."""
+    return not os.path.lexists(path)
