@@ -6,6 +6,7 @@ that of `rule.py`. What is here is the transaction around them.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -189,9 +190,10 @@ def _write(con: sqlite3.Connection, statement: str, **values: int) -> None:
 
 def _call_inside(con: sqlite3.Connection, fault: Fault) -> None:
     """Call `fault` inside a savepoint, whose release fails if the transaction is no longer the one it was made in."""
-    con.execute("SAVEPOINT consumer_fault")
+    savepoint = f"fault_{secrets.token_hex()}"  # a name that a transaction of the fault's own cannot have by accident
+    con.execute(f"SAVEPOINT {savepoint}")
     fault()
-    con.execute("RELEASE consumer_fault")
+    con.execute(f"RELEASE {savepoint}")
 
 
 def _roll_back(con: sqlite3.Connection) -> None:

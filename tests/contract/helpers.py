@@ -312,7 +312,10 @@ async def perform(step: Step) -> Any:
 
 
 async def forever() -> None:
-    await asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    vars(loop).setdefault("kept", []).append(future)  # whoever waits for it is not forgotten, and can be found
+    await future
 
 
 def after(seconds: float, step: Step = None) -> Callable[[], Awaitable[Any]]:
