@@ -40,8 +40,8 @@ class Backend(ABC):
         return str(statement.compile(dialect=self._dialect))
 
     @abstractmethod
-    def insert(self, driver: Any, events: Events) -> None:
-        """Insert the ledger's rows."""
+    def insert(self, driver: Any, events: Events) -> int:
+        """Insert the ledger's rows, and say how many were."""
 
     @abstractmethod
     def make_durable(self, connection: Connection) -> None:
@@ -65,30 +65,36 @@ class SQLite(Backend):
 
     PARAMSTYLE = "named"
 
-    ROWS = 500
-    """Rows of one INSERT statement: more gain nothing, and its text and values stay small."""
+    ROWS = (500, 50)
+    """Rows of one INSERT statement, as many of the longer as fit: more gain nothing. What is left goes row by row."""
 
     SYNCHRONOUS_MIN: ClassVar = {"wal": 2, "delete": 3, "truncate": 3, "persist": 3}
     """What PRAGMA synchronous must say at least: 2 is FULL; 3, EXTRA, syncs the directory too. Other modes never do."""
+
+    _MAIN_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"  # a handler may have added others
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         row = str(sql.INSERT_EVENT.compile(dialect=type(engine.dialect)()))  # positional: with two question marks
         values = row[row.rindex("(") :]
         self._insert_row = row
-        self._insert_rows = row + f", {values}" * (self.ROWS - 1)
+        self._insert_rows = [(rows, row + f", {values}" * (rows - 1)) for rows in self.ROWS]
         event.listen(engine, "connect", _prepare_sqlite)
 
-    def insert(self, driver: Any, events: Events) -> None:
-        whole = len(events) - len(events) % self.ROWS
-        for start in range(0, whole, self.ROWS):
-            driver.execute(self._insert_rows, events[start : start + self.ROWS].numbers)
-        driver.executemany(self._insert_row, events[whole:])
+    def insert(self, driver: Any, events: Events) -> int:
+        start = inserted = 0
+        for rows, statement in self._insert_rows:
+            while len(events) - start >= rows:
+                inserted += driver.execute(statement, events[start : start + rows].numbers).rowcount
+                start += rows
+        if len(events) > start:
+            inserted += driver.executemany(self._insert_row, events[start:]).rowcount
+        return inserted
 
     def make_durable(self, connection: Connection) -> None:
         # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
         # database file itself must not be opened here, since closing it would drop SQLite's locks on it.
-        path = Path(connection.exec_driver_sql("PRAGMA database_list").one().file)
+        path = Path(connection.exec_driver_sql(self._MAIN_FILE).scalar_one())
         for synced in (Path(f"{path}-wal"), path.parent):
             with suppress(FileNotFoundError):
                 _sync(synced)
@@ -161,12 +167,15 @@ class PostgreSQL(Backend):
         connection.execute(self._SYNC_AT_COMMIT)
         connection.commit()
 
-    def insert(self, driver: Any, events: Events) -> None:
-        if len(events) < self.COPY_ROWS:
-            driver.execute(self._insert, {"seqs": events.seqs, "deltas": events.deltas})
-            return
-        with driver.cursor() as cursor, cursor.copy(self._copy) as copy:
-            copy.write("%d\t%d\n" * len(events) % tuple(events.numbers))
+    def insert(self, driver: Any, events: Events) -> int:
+        with driver.cursor() as cursor:
+            if len(events) < self.COPY_ROWS:
+                cursor.execute(self._insert, {"seqs": events.seqs, "deltas": events.deltas})
+            else:
+                with cursor.copy(self._copy) as copy:
+                    copy.write("%d\t%d\n" * len(events) % tuple(events.numbers))
+            inserted: int = cursor.rowcount
+            return inserted
 
     def make_durable(self, connection: Connection) -> None:
         """Nothing is visible before it is durable: synchronous_commit is on for every consumer."""

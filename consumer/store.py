@@ -148,10 +148,7 @@ class Store:
                 size = whole
             part = events[start : start + size]
             try:
-                if handler is not None and len(part) == 1:
-                    outcome = self._insist(part, handler)
-                else:
-                    outcome = self._transact(part, handler)
+                outcome = self._apply_part(part, handler)
             except HandlerRaised as failure:
                 if len(part) > 1 and not self._moved_behind_us(failure):
                     size, suspect = len(part) // 2, start + len(part)
@@ -167,6 +164,11 @@ class Store:
                 return outcome
             done = outcome
         return done
+
+    def _apply_part(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
+        if handler is not None and len(events) == 1:
+            return self._insist(events, handler)
+        return self._transact(events, handler)
 
     @stamina.retry(
         on=may_pass,
@@ -272,6 +274,7 @@ class Store:
                 connection.invalidate()
         with suppress(Exception):
             connection.close()
+        self._engine.dispose()  # those that wait in the pool are no better, or have been in a handler's hands
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

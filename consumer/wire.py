@@ -198,12 +198,14 @@ _LAST_DIGITS = [b"%03d\n" % number for number in range(1000)]
 def encode_acks(seqs: Sequence[int]) -> bytes:
     """Give the ACK lines of many events, in order.
 
-    A run of consecutive numbers, the usual case, is put together from ready-made ends of a thousand numbers each.
+    A run of consecutive numbers, the usual case, is put together from ready-made ends of a thousand numbers each. What
+    is not one may span the whole range of numbers, of which no list must be made.
     """
     if not seqs:
         return b""
     first, last = seqs[0], seqs[-1]
-    if first < len(_LAST_DIGITS) or seqs != list(range(first, last + 1)):
+    is_run = last - first == len(seqs) - 1 and seqs == list(range(first, last + 1))
+    if first < len(_LAST_DIGITS) or not is_run:
         return b"ACK %d\n" * len(seqs) % tuple(seqs)
     lines = []
     for thousand in range(first // 1000, last // 1000 + 1):

@@ -54,7 +54,7 @@ class Cut:
 
 
 class Appender:
-    """A journal that is open for append, and locked; made if it is not there.
+    """A journal that is open for append, and locked; made if it is not there. For one thread at a time.
 
     Args:
         path: the file.

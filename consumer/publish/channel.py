@@ -1,8 +1,8 @@
-"""The two kinds of connection: plain TCP, where the kernel sends slices of the file by itself, and TLS.
+"""The two kinds of connection, plain TCP and TLS, as a session needs them: both directions at once, and bounded.
 
-Plain sockets are used as they are: `os.sendfile` copies nothing through this process, so that a slow consumer holds no
-memory here, and sending is as fast as `cat`. asyncio's own sendfile on a transport stops reading meanwhile, and so
-could wait for ever for a consumer that waits for its ACKs to be read.
+A plain socket is used as it is. One buffer serves all of them, since what a full socket does not take is not kept, but
+read again later: a slow consumer holds no memory here, and sending is as fast as `cat`. asyncio's own sendfile stops
+reading meanwhile, and so could wait for ever for a consumer that waits for its ACKs to be read.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import os
 import socket
 import ssl
 from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable
 from typing import Protocol
 
 from consumer.errors import JournalUnusable
 from consumer.publish.journal import Journal
-from consumer.publish.limits import RECEIVE_BYTES, SLICE_BYTES, TLS_SLICE_BYTES, Limits
+from consumer.publish.limits import PIECE_BYTES, RECEIVE_BYTES, SLICE_BYTES, TLS_SLICE_BYTES, Limits
 from consumer.streams import close_writer
 
 
@@ -24,16 +25,19 @@ class Channel(Protocol):
     """What a session needs of a connection."""
 
     slice_bytes: int
-    """How much to send at once."""
+    """How much to send at once, before others have their turn."""
 
     async def receive(self) -> bytes:
         """Wait for bytes; empty when the consumer has closed its side."""
+
+    async def receive_all(self, take: Callable[[bytes], None]) -> None:
+        """Hand over all bytes as they come, until the consumer closes its side. What `take` raises ends it."""
 
     async def send(self, data: bytes) -> None:
         """Send a few bytes."""
 
     async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
-        """Send bytes of a journal's file. Others get their turn in any case."""
+        """Send bytes of a journal's file."""
 
     async def close(self) -> None:
         """Close for certain, within a bound."""
@@ -47,6 +51,7 @@ class PlainChannel:
     """
 
     slice_bytes = SLICE_BYTES
+    _piece = memoryview(bytearray(PIECE_BYTES))  # shared by all: what is in it matters only between two waits
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -56,6 +61,30 @@ class PlainChannel:
         """See `Channel`."""
         return await self._loop.sock_recv(self._sock, RECEIVE_BYTES)
 
+    async def receive_all(self, take: Callable[[bytes], None]) -> None:
+        """See `Channel`."""
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(self._sock, self._take_once, take, ended)
+        try:
+            await ended
+        finally:
+            self._loop.remove_reader(self._sock)
+
+    def _take_once(self, take: Callable[[bytes], None], ended: asyncio.Future[None]) -> None:
+        """Called by the loop when there is something to read: a task's turn for each ACK would cost as much again."""
+        if ended.done():
+            return
+        try:
+            data = self._sock.recv(RECEIVE_BYTES)
+            if data:
+                take(data)
+            else:
+                ended.set_result(None)
+        except BlockingIOError:
+            pass
+        except Exception as error:  # noqa: BLE001 - it is for whoever waits, and not for the loop
+            ended.set_exception(error)
+
     async def send(self, data: bytes) -> None:
         """See `Channel`."""
         await self._loop.sock_sendall(self._sock, data)
@@ -63,15 +92,13 @@ class PlainChannel:
     async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
         """See `Channel`."""
         while offset < end:
+            size = os.preadv(journal.descriptor, [self._piece[: end - offset]], offset)
+            if size == 0:
+                raise JournalUnusable(journal.path, f"it ends at byte {offset}, where there were events")
             try:
-                sent = os.sendfile(self._sock.fileno(), journal.descriptor, offset, end - offset)
+                offset += self._sock.send(self._piece[:size])
             except BlockingIOError:
                 await self._wait_for_room()
-                continue
-            if sent == 0:
-                raise JournalUnusable(journal.path, f"it ends at byte {offset}, where there were events")
-            offset += sent
-        await asyncio.sleep(0)  # where the socket takes everything at once, nobody else would get a turn
 
     async def _wait_for_room(self) -> None:
         room = asyncio.Event()
@@ -102,6 +129,11 @@ class TLSChannel:
         """See `Channel`."""
         return await self._reader.read(RECEIVE_BYTES)
 
+    async def receive_all(self, take: Callable[[bytes], None]) -> None:
+        """See `Channel`."""
+        while data := await self.receive():
+            take(data)
+
     async def send(self, data: bytes) -> None:
         """See `Channel`."""
         self._writer.write(data)
@@ -110,7 +142,6 @@ class TLSChannel:
     async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
         """See `Channel`."""
         await self.send(journal.read(offset, end - offset))
-        await asyncio.sleep(0)  # drain() lets nobody else have a turn while the socket takes everything
 
     async def close(self) -> None:
         """See `Channel`. A consumer that never answers close_notify is not waited for longer than `close_s`."""

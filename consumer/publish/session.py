@@ -1,7 +1,7 @@
 """One consumer's connection: its RESUME, the answer, the slices of the journal that follow, the ACKs that come back.
 
-Two tasks share the connection, one that sends and one that reads ACKs at any time, so that a consumer that waits for
-its ACKs to be taken is never waited for in turn. What ends the connection raises `Ended`, whose text goes to the log.
+One task sends and one reads ACKs at any time, so that a consumer that waits for its ACKs to be taken is never waited
+for in turn. Whatever ends the connection raises `Ended`, whose text goes to the log.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Session:
         self._left = False  # the consumer has closed its side: no more ACKs
         self._stopping = False
         self._news = asyncio.Event()
-        self._silence = asyncio.timeout(None)
+        self._rest = b""  # the beginning of an ACK
+        self._now = asyncio.get_running_loop().time
+        self._owing_since = 0.0  # the last progress of a consumer that has not acknowledged everything
 
     def stop(self) -> bool:
         """Send nothing new. Gives whether the session can end by itself, by the ACKs of what it has sent."""
@@ -80,9 +82,10 @@ class Session:
                 channel = await open_channel(sock, tls, self._limits)
                 rest = await self._resume(channel)
             self._source.listen(self._news.set)
-            async with self._silence, asyncio.TaskGroup() as tasks:
+            async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._receive(channel, rest))
                 tasks.create_task(self._send(channel))
+                tasks.create_task(self._watch())
         except* (Ended, JournalUnusable) as ended:
             reason = str(ended.exceptions[0])
         except* OSError as failed:
@@ -94,8 +97,6 @@ class Session:
         return reason
 
     def _explain(self, error: BaseException) -> str:
-        if self._silence.expired():
-            return f"no ACK for {self._limits.silence_s:g} s while events were unacknowledged"
         if self.cursor is None and type(error) is TimeoutError:
             return f"no RESUME within {self._limits.handshake_s:g} s"
         kind = "TLS refused" if isinstance(error, ssl.SSLError) else "connection lost"
@@ -134,23 +135,16 @@ class Session:
 
     async def _receive(self, channel: Channel, buffer: bytes) -> None:
         """Read ACKs until the consumer closes its side."""
-        while True:
-            seqs, buffer, malformed = decode_acks(buffer)
-            if seqs:
-                self._acknowledge(seqs)
-            if malformed is not None:
-                raise Ended(f"it said {malformed.line[:LINE_BYTES_MAX]!r} instead of an ACK")
-            data = await channel.receive()
-            if not data:
-                break
-            buffer += data
+        self._take(buffer)
+        await channel.receive_all(self._take)
         self._left = True
         self._news.set()
 
-    def _acknowledge(self, seqs: list[int]) -> None:
-        """Take ACKs. Each stands for all events before it too; one that was said before is harmless."""
+    def _take(self, data: bytes) -> None:
+        """Take in what the consumer says. ACKs stand for all events before them too, and may be said again."""
         assert self.cursor is not None  # RESUME came first
-        highest = max(seqs)
+        seqs, self._rest, malformed = decode_acks(self._rest + data)
+        highest = max(seqs, default=self.cursor)
         if highest > self.sent:
             raise Ended(f"it acknowledged event {highest}, but {self.sent} was the last that it was sent")
         self._acks_left -= len(seqs)
@@ -158,23 +152,28 @@ class Session:
             raise Ended("it said many more ACKs than it was sent events")
         if highest > self.cursor:
             self.cursor = highest
-            self._watch(progress=True)
+            self._owing_since = self._now()
             self._news.set()
+        if malformed is not None:
+            raise Ended(f"it said {malformed.line[:LINE_BYTES_MAX]!r} instead of an ACK")
 
-    def _watch(self, *, progress: bool) -> None:
-        """Let the clock of silence run while events are unacknowledged, anew after every progress."""
-        if self._silence.expired():
-            return
-        if self.sent == self.cursor:
-            self._silence.reschedule(None)
-        elif progress or self._silence.when() is None:
-            self._silence.reschedule(asyncio.get_running_loop().time() + self._limits.silence_s)
+    async def _watch(self) -> None:
+        """End the connection when its consumer owes ACKs and none has come for too long.
+
+        It looks only when that may be: nothing is done for an ACK but to note the time.
+        """
+        while True:
+            silent_s = self._now() - self._owing_since if self.sent != self.cursor else 0.0
+            if silent_s >= self._limits.silence_s:
+                raise Ended(f"no ACK for {self._limits.silence_s:g} s while events were unacknowledged")
+            await asyncio.sleep(self._limits.silence_s - silent_s)
 
     # What the consumer is sent.
 
     async def _send(self, channel: Channel) -> None:
         """Send what the journal has and the window allows, until there is a reason to end."""
         assert self.cursor is not None  # RESUME came first
+        others_had_a_turn = True
         while True:
             self._news.clear()
             if self._generation != self._source.generation:
@@ -184,12 +183,17 @@ class Session:
             if self._stopping or self.sent >= last:
                 self._end_if_due()
                 await self._news.wait()
+                others_had_a_turn = True
                 continue
+            if not others_had_a_turn:
+                await asyncio.sleep(0)  # a socket that takes everything never makes us wait
+            others_had_a_turn = False
             begin = self._offset
             self._offset, head = journal.cut(begin, self.sent + 1, last, channel.slice_bytes)
+            if self.sent == self.cursor:
+                self._owing_since = self._now()
             self._acks_left += head - self.sent
             self.sent = head
-            self._watch(progress=False)
             await channel.send_slice(journal, begin, self._offset)
 
     def _place(self) -> None:

@@ -1,0 +1,52 @@
+"""Five hundred consumers of the worst kinds, and a good one among them."""
+
+# ruff: noqa: ASYNC240 - files are small here
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from .helpers import Peer, Serve, acks, lines, seqs_in
+
+EACH = 100
+"""How many of each kind: they are five."""
+
+MEMORY_KIB_MAX = 32 * 1024
+"""How much more memory five hundred of them may take: each fifth of them alone has sent 6.4 MB or is owed 7 MB."""
+
+KINDS = {
+    "no RESUME": b"",
+    "half a RESUME": b"RESUME -",
+    "a RESUME of 64 KiB": b"RESUME " + b"1" * 65536,
+    "an ACK for nothing": b"RESUME 19999\nACK 20000\n",
+    "never reading": b"RESUME -1\n",
+}
+
+
+async def test_the_good_one_is_served_and_the_others_are_closed_with_a_reason(
+    path: Path, serving: Callable[..., Serve], meet: Callable[..., Awaitable[Peer]]
+) -> None:
+    count = 20_000
+    path.write_bytes(lines(0, count))
+    serve = serving(limits={"handshake_s": 4, "silence_s": 4})
+    port = await serve.port()
+    await (await meet(port, b"RESUME -1\n")).hear_line()
+    before = serve.peak_kib()
+
+    hostile = [meet(port, said) for said in KINDS.values() for _ in range(EACH)]
+    for peer in await asyncio.gather(*hostile):
+        peer.writer.transport.pause_reading()
+    good = await meet(port, b"RESUME -1\n")
+    heard = await good.hear(len(lines(0, count)))
+    assert seqs_in(heard) == list(range(count))
+    good.say(acks(range(count)))
+
+    await serve.wait_for_log("closed: ", 5 * EACH + 1)  # with the first one of all
+    text = serve.log.read_text()
+    assert text.count("no ACK for 4 s while events were unacknowledged") == EACH + 1
+    assert text.count("no RESUME within 4 s") == 2 * EACH
+    assert text.count("instead of RESUME") == EACH
+    assert text.count("it acknowledged event 20000, but 19999 was the last that it was sent") == EACH
+    assert serve.peak_kib() - before < MEMORY_KIB_MAX
+    assert serve.end() == 0  # and the good one is still there at the stop
+    assert "the publisher stops (event 19999 acknowledged, 19999 sent)" in serve.log.read_text()

@@ -1,0 +1,1 @@
+"""The consumer in process: real sockets, both databases."""

@@ -1,0 +1,419 @@
+"""Stops and cancellations, at every moment: the commit in flight ends, its acknowledgements are sent, nothing is left."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from consumer import feed, service
+from consumer.errors import StoppedByForce
+from consumer.observe import Committed, Connected, Retrying
+from consumer.service import Consumer
+
+from .databases import check_store, execute, read_last
+from .scripted import Session, history, lines, serving, silence
+
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
+    "postgresql": "SELECT pg_sleep(1000)",
+}
+
+
+class Handler:
+    """A handler that a test can hold up."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.leave = threading.Event()
+
+    def __call__(self, connection, events) -> None:
+        self.entered.set()
+        self.leave.wait()
+
+
+class EndlessStatement:
+    """A handler whose statement only ends when it is interrupted."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.ended = False
+
+    def __call__(self, connection, events) -> None:
+        self.entered.set()
+        try:
+            connection.exec_driver_sql(ENDLESS[connection.dialect.name])
+        finally:
+            self.ended = True
+
+
+async def entered(handler: Handler | EndlessStatement) -> None:
+    await asyncio.to_thread(handler.entered.wait)
+
+
+# --- stop ----------------------------------------------------------------------------------------
+
+
+async def test_a_stop_ends_an_idle_consumer(store, serve, run):
+    async with serve(silence) as publisher, run(publisher.url, store) as running:
+        await running.watch.until(Connected)
+        await running.stop()
+        await publisher.sessions[0].has_left.wait()
+
+
+async def test_a_stop_ends_a_backoff(sqlite_store, serve, run, monkeypatch):
+    monkeypatch.setattr(service, "WAIT_INITIAL_S", 1_000.0)
+    monkeypatch.setattr(service, "WAIT_MAX_S", 1_000.0)
+    async with serve(silence) as publisher:
+        url = publisher.url
+    async with run(url, sqlite_store) as running:
+        await running.watch.until(Retrying)
+        await running.stop()
+
+
+async def test_a_stop_ends_an_attempt_to_connect(sqlite_store, serve, run):
+    """The peer takes the connection, and never says its part of the TLS handshake."""
+    accepted, leave = asyncio.Event(), asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.set()
+        await leave.wait()
+        writer.close()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    async with server:
+        url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with run(url, sqlite_store) as running:
+            await accepted.wait()
+            await running.stop()
+        leave.set()
+
+
+async def test_a_stop_before_the_run_leaves_the_publisher_alone(store, serve):
+    async with serve(serving(history(3))) as publisher:
+        consumer = Consumer(publisher.url, store)
+        consumer.stop()
+        await consumer.run()
+        assert publisher.sessions == []
+
+
+async def test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it(store, store_url, serve, run):
+    handler = Handler()
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store, handler) as running:
+        await entered(handler)
+        running.consumer.stop()
+        await asyncio.sleep(0.01)
+        assert not running.task.done()
+        handler.leave.set()
+        await running.task
+        await publisher.sessions[0].has_left.wait()
+        assert publisher.sessions[0].acks == [0, 1, 2]
+        await running.consumer.wait_for(2)
+    check_store(store_url, history(3))
+
+
+async def test_a_stop_commits_nothing_more_than_what_was_in_flight(store, store_url, serve, run):
+    handler = Handler()
+
+    async def script(session: Session) -> None:
+        await session.send(history(2))
+        await entered(handler)
+        await session.send(history(5, first=2))
+
+    async with serve(script) as publisher, run(publisher.url, store, handler, batch=2) as running:
+        await entered(handler)
+        running.consumer.stop()
+        handler.leave.set()
+        await running.task
+        await publisher.sessions[0].has_left.wait()
+    assert publisher.sessions[0].acks == [0, 1]
+    check_store(store_url, history(2))
+
+
+async def test_a_stop_in_mid_stream_loses_no_acknowledgement(store, store_url, serve, run):
+    """The publisher is sending at full speed, and has not read everything yet, when the consumer closes."""
+
+    async def stream(session: Session) -> None:
+        seq = session.last + 1
+        while True:
+            await session.send(history(500, first=seq))
+            await asyncio.sleep(0.001)
+            seq += 500
+
+    async with serve(stream) as publisher, run(publisher.url, store, batch=1_000) as running:
+        await running.watch.until(Committed, 5)
+        await running.stop()
+        session = publisher.sessions[0]
+        await session.has_left.wait()
+        last = read_last(store_url)
+    assert session.acks[-1] == last
+    assert session.acks == list(range(last + 1))
+    check_store(store_url, history(last + 1))
+
+
+async def test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeout(
+    store, store_url, serve, run, monkeypatch
+):
+    monkeypatch.setattr(service, "FORCE_GRACE_S", 0.05)
+    handler = Handler()
+    try:
+        async with serve(serving(history(3))) as publisher:
+            async with run(publisher.url, store, handler, stop_timeout=0.05) as running:
+                await entered(handler)
+                running.consumer.stop()
+                with pytest.raises(StoppedByForce):
+                    await running.task
+            await publisher.sessions[0].has_left.wait()
+            assert publisher.sessions[0].acks == []
+    finally:
+        handler.leave.set()
+    await _until_no_worker()
+
+
+async def test_a_second_stop_does_not_wait_for_the_stop_timeout(sqlite_store, serve, run, monkeypatch):
+    monkeypatch.setattr(service, "FORCE_GRACE_S", 0.05)
+    handler = Handler()
+    try:
+        async with serve(serving(history(3))) as publisher:
+            async with run(publisher.url, sqlite_store, handler) as running:
+                await entered(handler)
+                running.consumer.stop()
+                running.consumer.stop()
+                with pytest.raises(StoppedByForce):
+                    await running.task
+            assert publisher.sessions[0].acks == []
+    finally:
+        handler.leave.set()
+    await _until_no_worker()
+
+
+async def _until_no_worker() -> None:
+    """The store must not be closed under the worker that was left behind."""
+    workers = [thread for thread in threading.enumerate() if thread.name == "consumer-store"]
+    await asyncio.to_thread(lambda: [worker.join() for worker in workers])
+
+
+@pytest.mark.parametrize("how", ["second stop", "stop timeout"])
+async def test_a_forced_stop_interrupts_a_statement_and_nothing_of_its_batch_stays(store, store_url, serve, run, how):
+    handler = EndlessStatement()
+    async with serve(serving(history(3))) as publisher:
+        stop_timeout = 1_000.0 if how == "second stop" else 0.05
+        async with run(publisher.url, store, handler, stop_timeout=stop_timeout) as running:
+            await entered(handler)
+            running.consumer.stop()
+            if how == "second stop":
+                running.consumer.stop()
+            with pytest.raises(StoppedByForce):
+                await running.task
+        await publisher.sessions[0].has_left.wait()
+        assert publisher.sessions[0].acks == []
+    check_store(store_url, [])
+    async with serve(serving(history(3), close=True)) as publisher, run(publisher.url, store, once=True) as running:
+        await running.task
+    check_store(store_url, history(3))
+
+
+async def test_a_publisher_that_does_not_take_our_leave_cannot_hold_up_a_stop(
+    sqlite_store, serve, run, monkeypatch, patience_s
+):
+    """It goes on sending, and never looks whether anybody is there."""
+    monkeypatch.setattr(feed, "CLOSE_TIMEOUT_S", 0.05)
+
+    async def stream(session: Session) -> None:
+        seq = 0
+        while not session.writer.is_closing():
+            session.writer.write(lines(history(100, first=seq)))
+            await session.writer.drain()
+            seq += 100
+
+    loop = asyncio.get_running_loop()
+    async with serve(stream, reads_acks=False) as publisher, run(publisher.url, sqlite_store) as running:
+        await running.watch.until(Committed, 2)
+        began = loop.time()
+        await running.stop()
+        assert loop.time() - began < patience_s / 2
+
+
+async def test_a_stop_while_a_final_error_takes_its_leave_closes_the_connection_all_the_same(
+    sqlite_store, serve, run, monkeypatch, patience_s
+):
+    monkeypatch.setattr(feed, "CLOSE_TIMEOUT_S", patience_s)
+    left = asyncio.Event()
+
+    async def stays(session: Session) -> None:
+        await session.send(b"AHEAD 0\n")
+        assert await session.reader.read() == b""
+        left.set()
+        await asyncio.sleep(patience_s)
+
+    async with serve(stays, reads_acks=False) as publisher, run(publisher.url, sqlite_store) as running:
+        await left.wait()
+        running.consumer.stop()
+        await asyncio.wait({running.task}, timeout=patience_s / 2)
+        assert running.task.done()
+
+
+async def test_a_stop_from_another_thread(sqlite_store, serve, run):
+    async with serve(silence) as publisher, run(publisher.url, sqlite_store) as running:
+        await publisher.session(0)
+        loop = asyncio.get_running_loop()
+        await asyncio.to_thread(loop.call_soon_threadsafe, running.consumer.stop)
+        await running.task
+
+
+# --- cancellation --------------------------------------------------------------------------------
+
+
+async def cancelled(task: asyncio.Task) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_cancelled_run_ends_as_cancelled_in_idle(store, serve, run):
+    async with serve(silence) as publisher, run(publisher.url, store) as running:
+        await running.watch.until(Connected)
+        running.task.cancel()
+        await cancelled(running.task)
+        await publisher.sessions[0].has_left.wait()
+
+
+async def test_a_cancelled_run_interrupts_the_database_and_waits_for_it(store, store_url, serve, run):
+    handler = EndlessStatement()
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store, handler) as running:
+        await entered(handler)
+        running.task.cancel()
+        await cancelled(running.task)
+        assert handler.ended
+        await publisher.sessions[0].has_left.wait()
+        assert publisher.sessions[0].acks == []
+    check_store(store_url, [])
+
+
+async def test_a_run_that_is_cancelled_again_and_again_waits_for_its_worker_all_the_same(store, store_url, serve, run):
+    handler = Handler()
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store, handler) as running:
+        await entered(handler)
+        try:
+            for _ in range(5):
+                running.task.cancel()
+                await asyncio.sleep(0.01)
+                assert not running.task.done()
+        finally:
+            handler.leave.set()
+        await cancelled(running.task)
+        await publisher.sessions[0].has_left.wait()
+        acks = publisher.sessions[0].acks
+    assert acks in ([], [0, 1, 2])
+    assert read_last(store_url) in {-1, 2}
+    assert len(acks) <= read_last(store_url) + 1
+
+
+async def test_a_cancellation_while_a_stop_is_in_progress_interrupts(store, store_url, serve, run):
+    handler = EndlessStatement()
+    async with serve(serving(history(3))) as publisher:
+        async with run(publisher.url, store, handler, stop_timeout=1_000.0) as running:
+            await entered(handler)
+            running.consumer.stop()
+            await asyncio.sleep(0.01)
+            running.task.cancel()
+            await cancelled(running.task)
+        await publisher.sessions[0].has_left.wait()
+        assert publisher.sessions[0].acks == []
+    check_store(store_url, [])
+
+
+async def test_a_stop_while_a_cancellation_is_in_progress_does_not_hide_it(sqlite_store, serve, run):
+    handler = Handler()
+    async with serve(serving(history(3))) as publisher, run(publisher.url, sqlite_store, handler) as running:
+        await entered(handler)
+        running.task.cancel()
+        await asyncio.sleep(0.01)
+        running.consumer.stop()
+        handler.leave.set()
+        await cancelled(running.task)
+
+
+async def test_a_timeout_around_the_run_is_a_timeout(sqlite_store, serve):
+    async with serve(serving(history(3))) as publisher:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await Consumer(publisher.url, sqlite_store).run()
+
+
+@pytest.mark.parametrize("how", ["cancel", "stop"])
+async def test_it_can_be_ended_at_any_step_of_the_event_loop(sqlite_store, sqlite_url, serve, how):
+    """Exactly when a connection was made, a read has finished, a commit returned: each is met at some step."""
+
+    async def chatty(session: Session) -> None:
+        for event in history(4, first=session.last + 1):
+            await session.send([event])
+
+    async with serve(chatty) as publisher:
+        for steps in (*range(40), *range(40, 400, 6)):
+            consumer = Consumer(publisher.url, sqlite_store)
+            task = asyncio.create_task(consumer.run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            assert not task.done()
+            if how == "cancel":
+                task.cancel()
+                await cancelled(task)
+            else:
+                consumer.stop()
+                await task
+            for session in publisher.sessions:
+                await session.has_left.wait()
+            last = read_last(sqlite_url)
+            for session in publisher.sessions:
+                assert session.acks == list(range(session.last + 1, session.last + 1 + len(session.acks)))
+                assert session.last + len(session.acks) <= last
+    check_store(sqlite_url, history(last + 1))
+
+
+async def test_the_event_loop_is_not_blocked_by_the_database(store, serve, run):
+    """A handler may take long; others on the loop do not notice."""
+
+    def handler(connection, events) -> None:
+        time.sleep(0.3)
+
+    async with serve(serving(history(1))) as publisher, run(publisher.url, store, handler) as running:
+        await running.watch.until(Connected)
+        ticks = 0
+        while not running.watch.of(Committed):
+            await asyncio.sleep(0.001)
+            ticks += 1
+    assert ticks > 20
+
+
+async def test_a_stop_waits_for_a_connection_that_is_being_made_to_the_database(sqlite_store, serve, run, monkeypatch):
+    """`resume` cannot be interrupted, and is short: the worker is seen out."""
+    began, leave = threading.Event(), threading.Event()
+    resume = sqlite_store.resume
+
+    def slow() -> int:
+        began.set()
+        leave.wait()
+        return resume()
+
+    monkeypatch.setattr(sqlite_store, "resume", slow)
+    async with serve(silence) as publisher, run(publisher.url, sqlite_store) as running:
+        await asyncio.to_thread(began.wait)
+        running.consumer.stop()
+        await asyncio.sleep(0.01)
+        assert not running.task.done()
+        leave.set()
+        await running.task
+        assert publisher.sessions == []
+
+
+async def test_a_store_can_be_consumed_into_again_after_every_kind_of_end(store, store_url, serve, run):
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store) as running:
+        await running.consumer.wait_for(2)
+    async with serve(serving(history(5))) as publisher, run(publisher.url, store) as running:
+        await running.consumer.wait_for(4)
+        running.task.cancel()
+        await cancelled(running.task)
+    async with serve(serving(history(7), close=True)) as publisher, run(publisher.url, store, once=True) as running:
+        await running.task
+    check_store(store_url, history(7))
+    assert execute(store_url, "SELECT count(*) FROM checkpoint") == [(1,)]

@@ -1,0 +1,192 @@
+"""Several consumers of one store at the same time, some killed: nothing lost, nothing twice, nothing fenced for nothing."""
+
+import os
+import random
+import signal
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from consumer.errors import Fenced
+from consumer.outcome import Outcome
+from consumer.points import Point
+from consumer.retry import Patience, is_busy, patience
+from consumer.store import Store
+
+from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, workers
+
+COUNT = 3000
+
+
+@pytest.mark.parametrize(("number", "victims"), [(2, 1), (4, 2)])
+def test_consumers_in_several_processes_apply_everything_once(url, number, victims, patience_s) -> None:
+    chance = random.Random(number * 10 + victims)
+    arguments = [(url, COUNT, chance.choice([7, 40, 150])) for _ in range(number)]
+    with workers(*arguments) as processes:
+        for process in processes:
+            begin(process)
+        for victim in processes[:victims]:  # after some of its batches, wherever it then is
+            for _ in range(chance.randint(1, 8)):
+                victim.stdout.readline()
+            os.kill(victim.pid, signal.SIGKILL)
+        ends = [process.communicate(timeout=2 * patience_s) for process in processes]
+    for process, (out, err) in list(zip(processes, ends, strict=True))[victims:]:
+        assert process.returncode == 0, err
+        assert out.split()[-1] == str(COUNT - 1)  # everyone acknowledges everything
+    assert stored(url) == holding(stream(COUNT), handled=True)
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_consumers_in_several_threads_apply_everything_once(url, number, patience_s) -> None:
+    events = stream(400)
+
+    def consume(batch: int) -> int:
+        handled = 0
+        with Store(url) as store:
+            store.resume()
+            for start in range(0, len(events), batch):
+                outcome = store.apply(events[start : start + batch], record)
+                assert outcome.error is None
+                assert outcome.acked == len(events[start : start + batch])
+                handled += outcome.new
+        return handled
+
+    running = [Running(lambda batch=batch: consume(batch)) for batch in [10, 40, 25, 8][:number]]
+    for one in running:
+        one.ended(2 * patience_s)
+    assert [one.error for one in running] == [None] * number
+    assert sum(one.result for one in running) == len(events)
+    assert stored(url) == holding(events, handled=True)
+
+
+def test_the_second_waits_for_the_first_and_finds_its_events_there(url, patience_s) -> None:
+    events = stream(10)
+    with Store(url) as first, Store(url) as second:
+        others: list[Running] = []
+        with at(Point.BEFORE_COMMIT, lambda: others.append(Running(lambda: second.apply(events, record)))):
+            assert first.apply(events, record) == Outcome(10, 10, 9, None)
+        others[0].ended(patience_s)
+        assert others[0].result == Outcome(10, 0, 9, None)
+    assert stored(url) == holding(events, handled=True)
+
+
+# --- fencing -------------------------------------------------------------------------------------
+
+
+def add_trigger(url: str, table: str, when: str, sqlite: str, postgres: str) -> None:
+    if is_sqlite(url):
+        execute(url, f"CREATE TRIGGER meddle {when} ON {table} {sqlite}")
+        return
+    execute(
+        url,
+        f"CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {postgres} END $$",
+        f"CREATE TRIGGER meddle {when} ON {table} FOR EACH ROW EXECUTE FUNCTION meddle()",
+    )
+
+
+def remove_trigger(url: str, table: str) -> None:
+    execute(url, "DROP TRIGGER IF EXISTS meddle" + ("" if is_sqlite(url) else f" ON {table}"))
+
+
+MEDDLING = {
+    "the cursor is moved behind the lock": (
+        "checkpoint",
+        "BEFORE UPDATE",
+        "WHEN NEW.total <> OLD.total BEGIN UPDATE checkpoint SET last = last + 5; END",
+        "IF NEW.total <> OLD.total THEN NEW.last := NEW.last + 5; END IF; RETURN NEW;",
+    ),
+    "a ledger row is ignored": (
+        "ledger",
+        "BEFORE INSERT",
+        "WHEN NEW.seq = 4 BEGIN SELECT RAISE(IGNORE); END",
+        "IF NEW.seq = 4 THEN RETURN NULL; END IF; RETURN NEW;",
+    ),
+    "the total's update is ignored": (
+        "checkpoint",
+        "BEFORE UPDATE",
+        "WHEN NEW.total <> OLD.total BEGIN SELECT RAISE(IGNORE); END",
+        "IF NEW.total <> OLD.total THEN RETURN NULL; END IF; RETURN NEW;",
+    ),
+    "the cursor's update is ignored": (
+        "checkpoint",
+        "BEFORE UPDATE",
+        "WHEN NEW.last <> OLD.last BEGIN SELECT RAISE(IGNORE); END",
+        "IF NEW.last <> OLD.last THEN RETURN NULL; END IF; RETURN NEW;",
+    ),
+}
+
+
+@pytest.mark.parametrize("size", [7, 1500])
+@pytest.mark.parametrize("meddling", MEDDLING)
+def test_whoever_meddles_with_the_store_fences_it_off(store, url, meddling, size) -> None:
+    events = stream(size)
+    store.apply(events[:3], record)
+    table, *trigger = MEDDLING[meddling]
+    add_trigger(url, table, *trigger)
+    try:
+        with pytest.raises(Fenced) as raised:
+            store.apply(events[3:], record)
+    finally:
+        remove_trigger(url, table)
+    assert raised.value.expected == 2
+    assert patience(raised.value) is Patience.THRICE
+    assert stored(url) == holding(events[:3], handled=True)
+    assert store.apply(events[3:], record) == Outcome(size - 3, size - 3, size - 1, None)
+    assert stored(url) == holding(events, handled=True)
+
+
+def test_a_consumer_whose_lock_does_not_hold_is_fenced_off(postgres_url, monkeypatch) -> None:
+    """The last line of defence: the cursor that was read is no longer the one that is there."""
+    events = stream(4)
+    execute(postgres_url, "ALTER TABLE ledger DROP CONSTRAINT ledger_pkey")  # it would notice, too
+    try:
+        with Store(postgres_url) as store, Store(postgres_url) as other:
+            monkeypatch.setattr(store, "_lock_state", store._lock_state.replace(" FOR UPDATE", ""))
+            write = store._write
+
+            def write_late(*arguments):
+                other.apply(events[:2])
+                return write(*arguments)
+
+            monkeypatch.setattr(store, "_write", write_late)
+            with pytest.raises(Fenced):
+                store.apply(events)
+        assert stored(postgres_url) == holding(events[:2])
+    finally:
+        execute(postgres_url, "TRUNCATE ledger", "ALTER TABLE ledger ADD CONSTRAINT ledger_pkey PRIMARY KEY (seq)")
+
+
+# --- waiting for a lock --------------------------------------------------------------------------
+
+
+def test_a_locked_sqlite_file_is_waited_for_and_then_is_an_error_that_passes(sqlite_url, monkeypatch) -> None:
+    monkeypatch.setattr("consumer.backend.BUSY_TIMEOUT_MS", 5)
+    monkeypatch.setattr("consumer.store.BEGIN_TRIES", 4)
+    tries: list[bool] = []
+    monkeypatch.setattr("consumer.store.is_busy", lambda error: tries.append(is_busy(error)) or tries[-1])
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+
+        def look() -> None:
+            with pytest.raises(OperationalError) as raised:
+                store.apply(stream(2))
+            assert is_busy(raised.value)
+            assert patience(raised.value) is Patience.FOREVER
+
+        with at(Point.BEFORE_COMMIT, look):
+            other.apply(stream(1))
+        assert tries == [True] * 4
+        assert store.apply(stream(2)) == Outcome(2, 1, 1, None)
+
+
+def test_a_lock_that_is_given_back_while_it_is_waited_for_is_taken(sqlite_url, monkeypatch) -> None:
+    monkeypatch.setattr("consumer.backend.BUSY_TIMEOUT_MS", 5)
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        blocker = other._begin()
+
+        def busy(error: BaseException) -> bool:
+            blocker.rollback()
+            return is_busy(error)
+
+        monkeypatch.setattr("consumer.store.is_busy", busy)
+        assert store.apply(stream(3)) == Outcome(3, 3, 2, None)
+    assert rows(sqlite_url, "SELECT last FROM checkpoint") == [(2,)]

