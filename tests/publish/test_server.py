@@ -18,6 +18,8 @@ from consumer.errors import AddressInUse, JournalUnusable
 from consumer.publish import Appender, Limits, Publisher, files
 from consumer.publish import session as session_room
 from consumer.publish.journal import Journal
+from consumer.publish.limits import SLICE_BYTES
+from consumer.publish.source import Source
 
 from .helpers import Peer, acks, events, lines, seqs_in
 
@@ -658,3 +660,27 @@ async def test_all_that_is_sent_is_consecutive_whatever_the_consumers_do(
                 appender.append(events(first, 2000))
                 await asyncio.sleep(0.001)
             await asyncio.gather(*consuming)
+
+
+async def test_a_socket_that_takes_everything_leaves_the_others_their_turn(path: Path, limits: Limits) -> None:
+    path.write_bytes(lines(0, 400_000))
+    slices: list[tuple[int, int]] = []
+
+    class Greedy:
+        slice_bytes = SLICE_BYTES
+
+        async def send_slice(self, _: Journal, offset: int, end: int) -> None:
+            slices.append((offset, end))
+
+    source = Source(str(path), 1.0)
+    session = session_room.Session(source, limits, 2**31, peer="greedy", follow=True)
+    session.cursor = -1
+    sending = asyncio.create_task(session._send(Greedy()))
+    turns = 0
+    while not slices or slices[-1][1] < source.journal.extent.end:
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(slices) <= turns
+    assert len(slices) > 5
+    sending.cancel()
+    source.close()

@@ -1,0 +1,1 @@
+"""The consumer as a process: real signals, real servers, real failures."""
