@@ -157,11 +157,11 @@ def append(
         if appender.cut is not None:
             console.print(f"repaired {journal}: {appender.cut}", markup=False, soft_wrap=True)
         before = appender.extent.events
-        # Ctrl-C is how a person ends it; what counts as appended is on disk.
-        with console.status("waiting for lines") as status, suppress(KeyboardInterrupt):
+        given = _Input(sys.stdin.fileno())
+        with console.status("waiting for lines") as status, given.until_signalled():
             append_all(
                 appender,
-                lambda: _read_what_has_come(sys.stdin.fileno()),
+                given.read,
                 number=number,
                 progress=lambda events: status.update(f"{events} events appended"),
             )
@@ -169,11 +169,42 @@ def append(
     typer.echo(f"{events} events appended, the last event is {head}")
 
 
-def _read_what_has_come(descriptor: int) -> bytes:
-    """Wait for input, then take what is there, up to a limit, so that one sync serves much of it."""
-    pieces = [os.read(descriptor, APPEND_BYTES_MAX)]
-    size = len(pieces[0])
-    while pieces[-1] and size < APPEND_BYTES_MAX and select.select([descriptor], [], [], 0)[0]:
-        pieces.append(os.read(descriptor, APPEND_BYTES_MAX - size))
-        size += len(pieces[-1])
-    return b"".join(pieces)
+class _Input:
+    """Standard input, which SIGINT and SIGTERM end: while it is waited for, and never within an append."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting = False
+        self._ended = False
+
+    @contextmanager
+    def until_signalled(self) -> Iterator[None]:
+        """Do something that reads, and be done with it when a signal comes."""
+        before = {number: signal.signal(number, self._end) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            with suppress(KeyboardInterrupt):
+                yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, *_: object) -> None:
+        self._ended = True
+        if self._waiting:
+            raise KeyboardInterrupt
+
+    def read(self) -> bytes:
+        """Wait for input, then take what is there, up to a limit, so that one sync serves much of it."""
+        self._waiting = True
+        try:
+            if self._ended:
+                raise KeyboardInterrupt
+            select.select([self._descriptor], [], [])
+        finally:
+            self._waiting = False
+        pieces = [os.read(self._descriptor, APPEND_BYTES_MAX)]
+        size = len(pieces[0])
+        while pieces[-1] and size < APPEND_BYTES_MAX and select.select([self._descriptor], [], [], 0)[0]:
+            pieces.append(os.read(self._descriptor, APPEND_BYTES_MAX - size))
+            size += len(pieces[-1])
+        return b"".join(pieces)

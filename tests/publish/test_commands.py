@@ -253,7 +253,10 @@ def test_a_journal_that_is_being_written_is_an_error(path: Path) -> None:
     assert b"another program is appending" in ended.stderr
 
 
-async def test_what_comes_is_appended_at_once_and_ctrl_c_ends_it(path: Path, patience_s: float) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_what_comes_is_appended_at_once_and_a_signal_ends_it(
+    path: Path, patience_s: float, number: signal.Signals
+) -> None:
     process = subprocess.Popen(
         [sys.executable, str(COMMAND), "journal", "append", str(path), "--number"],
         stdin=subprocess.PIPE,
@@ -265,6 +268,6 @@ async def test_what_comes_is_appended_at_once_and_ctrl_c_ends_it(path: Path, pat
     async with asyncio.timeout(patience_s):
         while not path.exists() or path.read_bytes() != b"EVENT 0 5\nEVENT 1 6\n":  # noqa: ASYNC110 - of another process
             await asyncio.sleep(0.01)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, err = process.communicate(timeout=patience_s)
     assert (process.returncode, out, err) == (0, b"2 events appended, the last event is 1\n", b"")

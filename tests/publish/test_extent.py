@@ -231,3 +231,13 @@ def test_what_answers_a_resume() -> None:
     snapshot = extended(b"SNAPSHOT 9 4\n" + lines(10, 5))
     assert [answer(snapshot, last) for last in (-1, 8, 9, 15)] == [Snapshot(9, 4), Snapshot(9, 4), None, Ahead(14)]
     assert [answer(EMPTY, last) for last in (-1, 0)] == [None, Ahead(-1)]
+
+
+def test_a_slice_of_uneven_lines_ends_exactly_where_the_window_does() -> None:
+    """Long lines, then short ones: where a line is cannot be told from their average length."""
+    data = b"".join(encode_event(seq, -1000 if seq < 11_000 else 0) for seq in range(1000, 21_000))
+    for last in (1001, 6000, 10_999, 11_000, 16_000, 20_998):
+        end, reached = cut_slice(reader(data), 0, len(data), 1000, last)
+        assert reached == last
+        assert data[:end].count(b"\n") == last - 999
+        assert data[end:].startswith(b"EVENT %d " % (last + 1))

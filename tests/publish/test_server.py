@@ -86,19 +86,22 @@ async def test_a_snapshot_is_offered_to_an_older_cursor_and_the_events_follow(
 
 
 async def test_ahead_is_never_said_of_events_that_are_in_the_file(
-    publishing: Publishing, path: Path, meet: Meet, monkeypatch: pytest.MonkeyPatch
+    publishing: Publishing, path: Path, meet: Meet, monkeypatch: pytest.MonkeyPatch, patience_s: float
 ) -> None:
-    """Another publisher of the same file may have sent what this one has not looked at yet."""
+    """Another publisher of the same file may have sent what this one has not looked at yet, or just missed."""
     path.write_bytes(lines(0, 3))
-    go_on = threading.Event()
+    looked, go_on = threading.Event(), threading.Event()
     look = Journal.look
 
     def slow_look(journal: Journal) -> object:
+        found = look(journal)
+        looked.set()
         go_on.wait()
-        return look(journal)
+        return found
 
     monkeypatch.setattr(Journal, "look", slow_look)
     async with publishing() as publisher:
+        await until(looked.is_set, patience_s)
         path.write_bytes(lines(0, 9))
         peer = await meet(publisher.port, b"RESUME 7\n")
         asyncio.get_running_loop().call_later(0.05, go_on.set)

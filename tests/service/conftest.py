@@ -136,7 +136,11 @@ class Running:
     async def stop(self) -> None:
         """Stop it, and wait for its end, which must be a good one."""
         self.consumer.stop()
-        await self.task
+        await self.end()
+
+    async def end(self) -> None:
+        """Wait for its end. Whoever gives up waiting, as a test does that takes too long, does not cancel it."""
+        await asyncio.shield(self.task)
 
 
 Run = Callable[..., AbstractAsyncContextManager[Running]]

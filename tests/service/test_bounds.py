@@ -60,7 +60,7 @@ async def test_a_line_without_end_is_malformed_as_soon_as_it_is_too_long(sqlite_
 
     async with serve(script) as publisher, run(publisher.url, sqlite_store) as running:
         with pytest.raises(MalformedFrame):
-            await running.task
+            await running.end()
     assert max(len(feed._rest) for feed in feeds) <= CHUNK_BYTES
 
 
@@ -103,7 +103,7 @@ async def test_events_may_come_byte_by_byte(store, store_url, serve, run):
         session.close()
 
     async with serve(script) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     assert publisher.sessions[0].acks == list(range(12))
     check_store(store_url, history(12))
 
@@ -166,7 +166,7 @@ async def test_an_event_cut_anywhere_between_two_reads_is_whole(sqlite_store, sq
         session.finish()
 
     async with serve(script) as publisher, run(publisher.url, sqlite_store, once=True) as running:
-        await running.task
+        await running.end()
     assert publisher.sessions[0].acks == [0, 1, 2] * (len(text) - 1)
     check_store(sqlite_url, history(3))
 

@@ -17,7 +17,7 @@ from .scripted import Session, history, in_turn, lines, sending, serving, silenc
 async def test_events_are_applied_and_acknowledged_in_order(store, store_url, serve, run):
     events = history(30_000)
     async with serve(serving(events, close=True)) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     assert [session.acks for session in publisher.sessions] == [[seq for seq, _ in events]]
     assert publisher.resumes == [-1]
     check_store(store_url, events)
@@ -37,7 +37,7 @@ async def test_an_acknowledgement_comes_after_the_commit_is_visible_to_others(st
         session.close()
 
     async with serve(script, on_ack=look) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     assert seen == [(seq, seq) for seq in range(20)]
 
 
@@ -63,7 +63,7 @@ async def test_events_that_come_again_are_acknowledged_again_and_not_counted(sto
     events = history(10)
     again = sending(lines(events[:4] + events[2:]))
     async with serve(again) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     assert publisher.sessions[0].acks == [0, 1, 2, 3, 2, 3, 4, 5, 6, 7, 8, 9]
     check_store(store_url, events)
 
@@ -164,7 +164,7 @@ async def test_all_acknowledgements_are_drained_before_a_clean_close(sqlite_stor
     ):
         await running.consumer.wait_for(19_999)
         done.set()
-        await running.task
+        await running.end()
         session = await publisher.session(0)
         await session.has_left.wait()
         assert session.acks == list(range(20_000))

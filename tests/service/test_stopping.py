@@ -105,7 +105,7 @@ async def test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it(store, s
         await asyncio.sleep(0.01)
         assert not running.task.done()
         handler.leave.set()
-        await running.task
+        await running.end()
         await publisher.sessions[0].has_left.wait()
         assert publisher.sessions[0].acks == [0, 1, 2]
         await running.consumer.wait_for(2)
@@ -124,7 +124,7 @@ async def test_a_stop_commits_nothing_more_than_what_was_in_flight(store, store_
         await entered(handler)
         running.consumer.stop()
         handler.leave.set()
-        await running.task
+        await running.end()
         await publisher.sessions[0].has_left.wait()
     assert publisher.sessions[0].acks == [0, 1]
     check_store(store_url, history(2))
@@ -151,6 +151,39 @@ async def test_a_stop_in_mid_stream_loses_no_acknowledgement(store, store_url, s
     check_store(store_url, history(last + 1))
 
 
+async def test_a_publisher_that_is_still_sending_when_the_consumer_leaves_gets_its_acknowledgements(
+    store, store_url, serve, run
+):
+    """To close a socket in its face would be a reset, which takes back what it has not read yet."""
+    handler = Handler()
+    committed = asyncio.Event()
+    heard = b""
+
+    async def script(session: Session) -> None:
+        nonlocal heard
+        await session.send(history(3))
+        await committed.wait()
+        for seq in range(3, 23):
+            await session.send(history(1, first=seq))
+            await asyncio.sleep(0.005)
+        heard = await session.reader.read()
+
+    def observe(observation) -> None:
+        if isinstance(observation, Committed):
+            committed.set()
+
+    async with (
+        serve(script, reads_acks=False) as publisher,
+        run(publisher.url, store, handler, observers=[observe]) as running,
+    ):
+        await entered(handler)
+        running.consumer.stop()
+        handler.leave.set()
+        await running.end()
+    assert heard == b"ACK 0\nACK 1\nACK 2\n"
+    check_store(store_url, history(3))
+
+
 async def test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeout(
     store, store_url, serve, run, monkeypatch
 ):
@@ -162,7 +195,7 @@ async def test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeou
                 await entered(handler)
                 running.consumer.stop()
                 with pytest.raises(StoppedByForce):
-                    await running.task
+                    await running.end()
             await publisher.sessions[0].has_left.wait()
             assert publisher.sessions[0].acks == []
     finally:
@@ -180,7 +213,7 @@ async def test_a_second_stop_does_not_wait_for_the_stop_timeout(sqlite_store, se
                 running.consumer.stop()
                 running.consumer.stop()
                 with pytest.raises(StoppedByForce):
-                    await running.task
+                    await running.end()
             assert publisher.sessions[0].acks == []
     finally:
         handler.leave.set()
@@ -204,12 +237,12 @@ async def test_a_forced_stop_interrupts_a_statement_and_nothing_of_its_batch_sta
             if how == "second stop":
                 running.consumer.stop()
             with pytest.raises(StoppedByForce):
-                await running.task
+                await running.end()
         await publisher.sessions[0].has_left.wait()
         assert publisher.sessions[0].acks == []
     check_store(store_url, [])
     async with serve(serving(history(3), close=True)) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     check_store(store_url, history(3))
 
 
@@ -258,7 +291,7 @@ async def test_a_stop_from_another_thread(sqlite_store, serve, run):
         await publisher.session(0)
         loop = asyncio.get_running_loop()
         await asyncio.to_thread(loop.call_soon_threadsafe, running.consumer.stop)
-        await running.task
+        await running.end()
 
 
 # --- cancellation --------------------------------------------------------------------------------
@@ -266,7 +299,7 @@ async def test_a_stop_from_another_thread(sqlite_store, serve, run):
 
 async def cancelled(task: asyncio.Task) -> None:
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await asyncio.shield(task)
 
 
 async def test_a_cancelled_run_ends_as_cancelled_in_idle(store, serve, run):
@@ -402,7 +435,7 @@ async def test_a_stop_waits_for_a_connection_that_is_being_made_to_the_database(
         await asyncio.sleep(0.01)
         assert not running.task.done()
         leave.set()
-        await running.task
+        await running.end()
         assert publisher.sessions == []
 
 
@@ -414,6 +447,6 @@ async def test_a_store_can_be_consumed_into_again_after_every_kind_of_end(store,
         running.task.cancel()
         await cancelled(running.task)
     async with serve(serving(history(7), close=True)) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     check_store(store_url, history(7))
     assert execute(store_url, "SELECT count(*) FROM checkpoint") == [(1,)]

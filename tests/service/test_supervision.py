@@ -67,7 +67,7 @@ async def test_once_does_not_take_a_cut_frame_for_the_end(sqlite_store, sqlite_u
     cut = sending(lines(history(2)) + b"EVENT 2")
     whole = sending(lines(history(3)))
     async with serve(in_turn(cut, whole)) as publisher, run(publisher.url, sqlite_store, once=True) as running:
-        await running.task
+        await running.end()
     assert len(publisher.sessions) == 2
     check_store(sqlite_url, history(3))
 
@@ -294,7 +294,7 @@ async def test_garbage_is_final_the_third_time(store, store_url, serve, run, gar
     script = sending(lines(history(3)) + garbage, close=False)
     async with serve(script) as publisher, run(publisher.url, store) as running:
         with pytest.raises(MalformedFrame):
-            await running.task
+            await running.end()
     assert publisher.resumes == [-1, 2, 2]
     assert [session.acks for session in publisher.sessions] == [[0, 1, 2]] * 3
     check_store(store_url, history(3))
@@ -306,7 +306,7 @@ async def test_a_gap_that_stays_is_final_the_third_time(store, store_url, serve,
     script = sending(lines(events[:3] + events[4:]), close=False)
     async with serve(script) as publisher, run(publisher.url, store) as running:
         with pytest.raises(Gap) as gap:
-            await running.task
+            await running.end()
     assert (gap.value.expected, gap.value.received) == (3, 4)
     assert publisher.resumes == [-1, 2, 2]
     assert [session.acks for session in publisher.sessions] == [[0, 1, 2]] * 3
@@ -324,7 +324,7 @@ async def test_a_gap_in_a_later_batch_is_a_gap_too_and_no_lost_history(store, st
 
     async with serve(ignores_resume) as publisher, run(publisher.url, store) as running:
         with pytest.raises(Gap):
-            await running.task
+            await running.end()
     assert publisher.resumes == [-1, 2, 2]
     check_store(store_url, history(3))
 
@@ -364,7 +364,7 @@ async def test_a_cursor_that_others_move_under_our_lock_is_final_the_third_time(
         )
     async with serve(serving(history(2))) as publisher, run(publisher.url, store) as running:
         with pytest.raises(Fenced):
-            await running.task
+            await running.end()
     assert publisher.resumes == [-1, -1, -1]
     assert [session.acks for session in publisher.sessions] == [[], [], []]
     check_store(store_url, [])
@@ -390,7 +390,7 @@ async def test_an_answer_that_trying_again_does_not_change_is_final(store, store
     execute(store_url, f"UPDATE checkpoint SET last = 2, total = {sum(delta for _, delta in history(3))}")
     async with serve(sending(answer, close=False)) as publisher, run(publisher.url, store) as running:
         with pytest.raises(error) as raised:
-            await running.task
+            await running.end()
     assert raised.value.args == facts
     assert publisher.resumes == [2]
     assert publisher.sessions[0].acks == []
@@ -401,7 +401,7 @@ async def test_what_precedes_a_conflict_is_applied_and_acknowledged(store, store
     script = sending(lines([*history(5), (1, 999), (5, 1)]), close=False)
     async with serve(script) as publisher, run(publisher.url, store) as running:
         with pytest.raises(Conflict):
-            await running.task
+            await running.end()
         await publisher.sessions[0].has_left.wait()
     assert publisher.sessions[0].acks == [0, 1, 2, 3, 4]
     check_store(store_url, history(5))
@@ -412,7 +412,7 @@ async def test_a_gap_after_a_reconnect_to_a_publisher_that_honours_resume_is_los
     del events[3]
     async with serve(serving(events)) as publisher, run(publisher.url, store) as running:
         with pytest.raises(ResyncRequired) as raised:
-            await running.task
+            await running.end()
     assert raised.value.args == (2, 4, None)
     assert publisher.resumes == [-1, 2]
     check_store(store_url, history(3))
@@ -461,7 +461,7 @@ async def test_an_event_that_its_handler_fails_on_is_final_and_those_before_it_c
 
     async with serve(serving(history(9))) as publisher, run(publisher.url, store, handler) as running:
         with pytest.raises(HandlerFailed, match="event 5: LookupError: no such slot"):
-            await running.task
+            await running.end()
         await publisher.sessions[0].has_left.wait()
     assert publisher.sessions[0].acks == [0, 1, 2, 3, 4]
     check_store(store_url, history(5))
@@ -500,7 +500,7 @@ async def test_a_handler_that_breaks_a_rule_is_final_and_nothing_of_its_event_is
 
     async with serve(serving(history(2))) as publisher, run(publisher.url, store, handler) as running:
         with pytest.raises(HandlerFailed):
-            await running.task
+            await running.end()
         await publisher.sessions[0].has_left.wait()
     assert publisher.sessions[0].acks == []
     check_store(store_url, [])
@@ -519,7 +519,7 @@ async def test_connecting_is_given_up_after_as_many_attempts_as_were_allowed(sto
         url = publisher.url
     async with run(url, store, max_attempts=3) as running:
         with pytest.raises(GaveUp, match=r"after 3 attempts .*cannot be reached"):
-            await running.task
+            await running.end()
     assert len(running.watch.of(Retrying)) == 2
 
 
@@ -540,7 +540,7 @@ async def test_no_store_is_final(serve, url, run):
         with Store(url) as store:
             async with run(publisher.url, store) as running:
                 with pytest.raises(NotReady, match="consumer upgrade"):
-                    await running.task
+                    await running.end()
     assert publisher.sessions == []
 
 
@@ -548,7 +548,7 @@ async def test_a_store_of_another_version_is_final(store, store_url, serve, run)
     execute(store_url, "UPDATE consumer_alembic_version SET version_num = 'other'")
     async with serve(silence) as publisher, run(publisher.url, store) as running:
         with pytest.raises(NotReady, match="other"):
-            await running.task
+            await running.end()
     assert publisher.sessions == []
 
 
@@ -565,7 +565,7 @@ async def test_an_unsafe_database_is_final_before_anything_is_said(store_url, se
     with unsafe:
         async with serve(silence) as publisher, run(publisher.url, unsafe) as running:
             with pytest.raises(UnsafeDurability):
-                await running.task
+                await running.end()
     assert publisher.sessions == []
 
 
@@ -578,7 +578,7 @@ async def test_a_server_that_keeps_refusing_from_the_start_is_final(postgres_url
     with Store(wrong) as store:
         async with serve(silence) as publisher, run(publisher.url, store) as running:
             with pytest.raises(exc.OperationalError, match="FATAL"):
-                await running.task
+                await running.end()
             assert running.watch.of(Retrying)
     assert publisher.sessions == []
 
@@ -643,7 +643,7 @@ async def test_a_full_database_is_waited_for(sqlite_store, sqlite_url, serve, ru
 
 async def test_the_store_as_it_is_afterwards_is_what_is_reported(store, store_url, serve, run):
     async with serve(serving(history(5), close=True)) as publisher, run(publisher.url, store, once=True) as running:
-        await running.task
+        await running.end()
     committed = running.watch.of(Committed)[-1]
     assert (committed.last, committed.total) == (4, sum(delta for _, delta in history(5)))
     assert read_last(store_url) == 4

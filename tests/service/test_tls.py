@@ -56,7 +56,7 @@ async def test_events_come_and_acknowledgements_go_over_tls(store, store_url, se
         serve(serving(events, close=True), context=context) as publisher,
         run(publisher.url, store, once=True, tls=TLS(ca=authority.ca)) as running,
     ):
-        await running.task
+        await running.end()
     assert publisher.sessions[0].acks == list(range(len(events)))
     check_store(store_url, events)
 
@@ -70,7 +70,7 @@ async def test_a_publisher_that_has_nothing_to_send_and_closes_properly_is_a_goo
         serve(close, context=context) as publisher,
         run(publisher.url, sqlite_store, once=True, max_attempts=1, tls=TLS(ca=authority.ca)) as running,
     ):
-        await running.task
+        await running.end()
     assert len(publisher.sessions) == 1
 
 
@@ -117,14 +117,14 @@ async def test_a_certificate_that_is_not_accepted_is_final(sqlite_store, serve, 
         run(publisher.url, sqlite_store, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises(TLSRefused, match=r"certificate of tls://127\.0\.0\.1:\d+ is not accepted: .*--tls-ca"):
-            await running.task
+            await running.end()
     assert not running.watch.seen
 
 
 async def test_the_system_does_not_trust_a_private_authority(sqlite_store, serve, run, authority):
     async with serve(silence, context=authority.context()) as publisher, run(publisher.url, sqlite_store) as running:
         with pytest.raises(TLSRefused):
-            await running.task
+            await running.end()
 
 
 async def test_a_missing_client_certificate_is_final_where_the_handshake_says_so(
@@ -136,7 +136,7 @@ async def test_a_missing_client_certificate_is_final_where_the_handshake_says_so
         run(publisher.url, sqlite_store, max_attempts=3, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises((TLSRefused, GaveUp)):
-            await running.task
+            await running.end()
 
 
 @pytest.mark.parametrize("mine", ["none", "of another authority"])
@@ -152,7 +152,7 @@ async def test_a_client_certificate_that_is_refused_without_a_word_counts_as_an_
         run(publisher.url, sqlite_store, max_attempts=3, tls=tls) as running,
     ):
         with pytest.raises((TLSRefused, GaveUp)) as raised:
-            await running.task
+            await running.end()
     assert "--tls-cert" in str(raised.value)
 
 
@@ -164,7 +164,7 @@ async def test_a_connection_that_ends_without_a_word_before_its_first_frame_coun
         run(publisher.url, sqlite_store, max_attempts=3, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises(GaveUp, match=r"after 3 attempts.*before its first frame.*--tls-cert"):
-            await running.task
+            await running.end()
     assert len(publisher.sessions) == 3
     assert len(running.watch.of(Retrying)) == 2
 
@@ -204,7 +204,7 @@ async def test_a_publisher_that_speaks_first_and_without_tls_cannot_be_connected
         url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with run(url, sqlite_store, max_attempts=2, tls=TLS(ca=authority.ca)) as running:
             with pytest.raises(GaveUp, match="cannot be reached"):
-                await running.task
+                await running.end()
 
 
 async def test_a_plain_publisher_that_waits_for_resume_is_given_up_after_the_timeout(sqlite_store, run, authority):
@@ -216,7 +216,7 @@ async def test_a_plain_publisher_that_waits_for_resume_is_given_up_after_the_tim
         url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with run(url, sqlite_store, max_attempts=2, timeout=0.05, tls=TLS(ca=authority.ca)) as running:
             with pytest.raises(GaveUp, match=r"did not answer within 0\.05 s"):
-                await running.task
+                await running.end()
 
 
 async def test_plain_tcp_to_a_tls_publisher_is_tried_again(sqlite_store, serve, run, authority):
@@ -260,7 +260,7 @@ async def test_once_over_tls_is_good_though_the_publisher_does_not_wait_for_ackn
         serve(sending(lines(history(5_000))), context=context) as publisher,
         run(publisher.url, sqlite_store, once=True, max_attempts=1, batch=10, tls=TLS(ca=authority.ca)) as running,
     ):
-        await running.task
+        await running.end()
     assert len(publisher.sessions) == 1
     check_store(sqlite_url, history(5_000))
 
