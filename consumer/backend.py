@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.sql import ClauseElement
 
 from consumer import sql
+from consumer.engine import SET_SESSION
 from consumer.errors import UnsafeDurability
 from consumer.events import Events
 from consumer.schema import checkpoint, ledger
@@ -25,6 +26,13 @@ BUSY_TIMEOUT_MS = 1000
 
 IN_HANDLER = "consumer_in_handler"
 """Key in a connection's `info`: true while a handler runs, when nobody may end the transaction."""
+
+
+_SEARCH_PATH = "consumer_search_path"
+"""Key in a PostgreSQL connection's `info`: what it was made with, which a handler may change."""
+
+_WARNED = "consumer_warned"
+"""Key in a PostgreSQL connection's `info`: the severity of the last notice."""
 
 
 class Backend(ABC):
@@ -53,7 +61,11 @@ class Backend(ABC):
 
     @abstractmethod
     def settle(self, connection: Connection) -> None:
-        """Undo what a handler may have set that would make its commit less durable."""
+        """Undo what a handler may have set for the session, that makes a commit less durable or a wait endless."""
+
+    def commit(self, connection: Connection) -> None:
+        """Commit. An error means that nobody knows whether it did."""
+        connection.commit()
 
     @abstractmethod
     def interrupt(self, driver: Any) -> None:
@@ -163,9 +175,11 @@ class PostgreSQL(Backend):
         self._copy = f"COPY {ledger.name} ({ledger.c.seq.name}, {ledger.c.delta.name}) FROM STDIN"
         event.listen(engine, "connect", self._prepare)
 
-    def _prepare(self, connection: Any, _record: object) -> None:
+    def _prepare(self, connection: Any, record: Any) -> None:
         connection.execute(self._SYNC_AT_COMMIT)
+        record.info[_SEARCH_PATH] = connection.execute("SHOW search_path").fetchone()[0]
         connection.commit()
+        connection.add_notice_handler(lambda notice: record.info.update({_WARNED: notice.severity_nonlocalized}))
 
     def insert(self, driver: Any, events: Events) -> int:
         with driver.cursor() as cursor:
@@ -191,7 +205,17 @@ class PostgreSQL(Backend):
             raise UnsafeDurability(f"PostgreSQL could lose a commit: {', '.join(unsafe)}; change that on the server")
 
     def settle(self, connection: Connection) -> None:
+        connection.exec_driver_sql(SET_SESSION)
         connection.exec_driver_sql(self._SYNC_AT_COMMIT)
+        search_path = connection.info[_SEARCH_PATH]
+        connection.exec_driver_sql("SELECT set_config('search_path', %s, false)", (search_path,))
+
+    def commit(self, connection: Connection) -> None:
+        info = connection.info
+        info.pop(_WARNED, None)
+        connection.commit()
+        if info.pop(_WARNED, None) == "WARNING":  # so it answers where the wait for a standby was cancelled
+            raise TimeoutError("PostgreSQL has committed without the standby that it should have waited for")
 
     def interrupt(self, driver: Any) -> None:
         with suppress(Exception):  # a server that cannot be reached cannot be asked; the caller's deadline still holds

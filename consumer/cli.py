@@ -11,7 +11,9 @@ import json
 import os
 import signal
 import sys
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -22,12 +24,13 @@ from rich.console import Console
 
 from consumer import exits, live, migrate
 from consumer.demo import run_demo
-from consumer.engine import parse_url
-from consumer.errors import InvalidOption, NotReady, StoppedByForce
+from consumer.engine import parse_url, show_url
+from consumer.errors import DatabaseUnusable, InvalidOption, NotReady, StoppedByForce
 from consumer.handlers import Handler
 from consumer.live import LogFormat
+from consumer.observe import logger
 from consumer.publish.commands import journal_app, serve
-from consumer.retry import is_busy
+from consumer.retry import is_busy, is_database_error
 from consumer.service import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
 from consumer.store import Store
 from consumer.tls import TLS
@@ -43,6 +46,9 @@ Database = Annotated[
     str,
     typer.Option("--db", envvar="CONSUMER_DB", metavar="URL", help="sqlite:///FILE or postgresql://USER@HOST/DATABASE"),
 ]
+FORCE_S = 5.0
+"""How long after `--stop-timeout` the process leaves in any case."""
+
 DEFAULT_DATABASE = "sqlite:///consumer.db"
 
 
@@ -68,7 +74,8 @@ def upgrade(
     if sql:
         typer.echo(migrate.upgrade_sql(db), nl=False)
     else:
-        migrate.upgrade(db)
+        with _naming(db):
+            migrate.upgrade(db)
         typer.echo(f"the store is at revision {migrate.head()}")
 
 
@@ -78,7 +85,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a store's cursor, total and version. Exit code 16 where there is none or it is not at this version."""
-    found = migrate.status(db)
+    with _naming(db):
+        found = migrate.status(db)
     if as_json:
         typer.echo(json.dumps(asdict(found)))
     else:
@@ -153,9 +161,10 @@ def run(
             )
         except (TypeError, ValueError) as error:
             raise InvalidOption(str(error)) from error
-        if parse_url(db).get_backend_name() == "sqlite":
-            _upgrade_when_free(db)
-        asyncio.run(_run_until_stopped(consumer, screen))
+        with _naming(db):
+            if parse_url(db).get_backend_name() == "sqlite":
+                _upgrade_when_free(db)
+            asyncio.run(_run_until_stopped(consumer, screen, stop_timeout + FORCE_S))
 
 
 @stamina.retry(on=is_busy, attempts=None, timeout=None)
@@ -164,11 +173,30 @@ def _upgrade_when_free(db: str) -> None:
     migrate.upgrade(db)
 
 
-async def _run_until_stopped(consumer: Consumer, screen: ExitStack) -> None:
+@contextmanager
+def _naming(db: str) -> Iterator[None]:
+    """Say in an error of the database which one it was."""
+    try:
+        yield
+    except Exception as error:
+        if not is_database_error(error):
+            raise
+        raise DatabaseUnusable(show_url(parse_url(db)), exits.reason(error)) from error
+
+
+async def _run_until_stopped(consumer: Consumer, screen: ExitStack, force_s: float) -> None:
+    def stop() -> None:
+        consumer.stop()
+        # Something outside of our reach may hold up the end, such as the system's look-up of a host's name.
+        force = threading.Timer(force_s, os._exit, [exits.EXIT_CODES[StoppedByForce]])
+        force.daemon = True
+        force.start()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
         await consumer.run()
+        logger.info("ended at event %s", consumer.last)
     except StoppedByForce as error:
         # The worker thread may never return: nothing may wait for it, or close the store under it.
         screen.close()
@@ -183,7 +211,7 @@ def _load_handler(name: str) -> Handler:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: Handler = getattr(importlib.import_module(module), function)
-    except Exception as error:  # a user's module raises what it likes
+    except (Exception, SystemExit) as error:  # a user's module raises what it likes, or leaves
         reason = f"{type(error).__name__}: {error}"
         raise InvalidOption(f"the handler {name!r} cannot be loaded: {reason}; give PACKAGE.MODULE:FUNCTION") from error
     return found

@@ -46,13 +46,19 @@ _LIBPQ = {
     "application_name": "consumer",
 }
 
-_SESSION = {
+SESSION = {
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+    "statement_timeout": 0,  # a role's own would end a wait for the row lock; a handler may set one for itself
+    "idle_in_transaction_session_timeout": 0,  # handlers may be long
     "tcp_keepalives_idle": KEEPALIVE_IDLE_S,
     "tcp_keepalives_interval": KEEPALIVE_INTERVAL_S,
     "tcp_keepalives_count": KEEPALIVE_COUNT,
     "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
 }
+
+
+SET_SESSION = "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in SESSION.items())
+"""PostgreSQL: sets all of them for the session."""
 
 
 def parse_url(text: str | URL) -> URL:
@@ -144,11 +150,10 @@ def _make_postgresql(url: URL, **options: Any) -> Engine:
     arguments = {name: value for name, value in _LIBPQ.items() if name not in url.query}
     # READ COMMITTED whatever the server's default: under REPEATABLE READ a second consumer's lock is an error, no wait.
     engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **options)
-    settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SESSION.items())
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
-        connection.execute(f"SELECT {settings}")
+        connection.execute(SET_SESSION)
         connection.commit()
 
     return engine

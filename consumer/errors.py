@@ -133,6 +133,23 @@ class NotReady(ConsumerError):
     """There is no store in this database, or it is not at this version; the message says what to run."""
 
 
+class DatabaseUnusable(ConsumerError):
+    """A database failed in a way that does not pass by itself.
+
+    Attributes:
+        url: which one, without its password.
+        reason: what it said.
+    """
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(url, reason)
+        self.url = url
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the database {self.url} cannot be used: {self.reason}"
+
+
 class SchemaMismatch(ConsumerError):
     """The database has a table of ours with another shape; the message names both shapes."""
 
@@ -209,7 +226,7 @@ class StoppedByForce(ConsumerError):
 
     def __str__(self) -> str:
         return (
-            "stopped by force: the last commit did not end in time and its outcome is unknown; "
+            "stopped by force while a commit was under way, whose outcome is unknown; "
             "nothing that was acknowledged is lost, and the next start goes on from the database"
         )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Self, TypeAlias, overload
+from typing import Self, TypeAlias, TypeGuard, overload
 
 SEQ_MAX = 2**31 - 1
 """The highest number of an event."""
@@ -20,7 +20,7 @@ Event: TypeAlias = tuple[int, int]
 """`(seq, delta)`."""
 
 
-def is_integer(value: object, low: int, high: int) -> bool:
+def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
     """Say whether `value` is an `int`, no `bool`, and within `low`..`high`."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 

@@ -27,6 +27,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.UnsafeDurability: 17,
     errors.GaveUp: 18,
     errors.SchemaMismatch: UNUSABLE,
+    errors.DatabaseUnusable: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
     errors.TLSRefused: 20,
@@ -51,11 +52,16 @@ def explain(error: BaseException) -> str:
     if isinstance(error, typer.TyperException):
         return one_line(error.format_message())
     if is_database_error(error):
-        return f"the database cannot be used: {one_line(error.orig if isinstance(error, DBAPIError) else error)}"
+        return f"the database cannot be used: {reason(error)}"
     name = type(error).__name__
     if isinstance(error, errors.ConsumerError):
         return one_line(error) or name
     return f"unexpected {name}: {one_line(error)}; please report it"
+
+
+def reason(error: BaseException) -> str:
+    """Give what a driver said, in one line and without SQLAlchemy's frame around it."""
+    return one_line(error.orig if isinstance(error, DBAPIError) else error)
 
 
 def one_line(text: object) -> str:

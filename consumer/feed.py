@@ -221,7 +221,9 @@ class Feed:
             try:
                 async with asyncio.timeout(wait_s) as limit:
                     return await self._reader.read(CHUNK_BYTES)
-            except ConnectionError:
+            except ConnectionError as error:
+                if self._address.uses_tls and not self._has_begun:
+                    raise self._early_end() from error
                 raise
             except OSError as error:  # TimeoutError is one
                 if not limit.expired():
@@ -242,9 +244,13 @@ class Feed:
             raise ConnectionResetError(f"{self._address} closed in the middle of a frame")
         ssl_object = self._writer.get_extra_info("ssl_object")
         if ssl_object is not None and not self._has_begun and not tls.was_closed_properly(ssl_object):
-            raise ConnectFailed(
-                f"{self._address} broke off before its first frame; it may want a client certificate: see --tls-cert"
-            )
+            raise self._early_end()
+
+    def _early_end(self) -> ConnectFailed:
+        """What the end of a TLS connection before its first frame means, where the publisher did not close it."""
+        return ConnectFailed(
+            f"{self._address} broke off before its first frame; it may want a client certificate: see --tls-cert"
+        )
 
     def _meaning(self, frame: Control | MalformedFrame) -> Exception:
         """What a frame that is no event says about this consumer."""

@@ -7,11 +7,12 @@ that would end it too (`backend.py`), and whatever slips through is found when t
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, NestedTransaction
 
 from consumer.backend import IN_HANDLER
 from consumer.errors import HandlerFailed
@@ -34,6 +35,14 @@ def check_handler(handler: Handler) -> None:
     call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - to look inside
     if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
         raise TypeError(f"a handler is a plain function handler(connection, events), not {handler!r}")
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return  # one written in C may have none
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"a handler is called as handler(connection, events): {error}") from error
 
 
 class HandlerRaised(Exception):
@@ -80,18 +89,18 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
     info[IN_HANDLER] = True
     try:
         _call(handler, connection, list(new))
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # Ctrl-C; in another thread it can only be the handler's own
         if is_passing_database_failure(error):
             raise  # it may have ended the transaction by itself
-        ended = not _ends(savepoint.rollback)
+        ended = not _ends(savepoint, savepoint.rollback)
         if patience(error) is Patience.FOREVER and not ended:
             raise
         raise HandlerRaised(before, new, error, ended=ended) from error
     finally:
         info[IN_HANDLER] = False
-    if not _ends(savepoint.commit) or connection.info is not info:  # another one where it was detached
+    if not _ends(savepoint, savepoint.commit) or connection.info is not info:  # another one where it was detached
         raise HandlerRaised(before, new, RuntimeError(_ENDED), ended=True)
 
 
@@ -103,8 +112,10 @@ def _call(handler: Callable[[Connection, list[Event]], object], connection: Conn
         raise TypeError(f"a handler returns None, not {type(result).__name__}; it is a plain function")
 
 
-def _ends(end: Callable[[], None]) -> bool:
+def _ends(savepoint: NestedTransaction, end: Callable[[], None]) -> bool:
     """Release a savepoint or go back to it, and say whether it was still there."""
+    if not savepoint.is_active:
+        return False
     try:
         end()
     except Exception as error:

@@ -149,7 +149,11 @@ def _is_at_head(url: str) -> bool:
     if parsed.get_backend_name() == "sqlite" and not _is_there(parsed):
         return False
     with make_short_engine(parsed).connect().execution_options(**READ_ONLY) as connection:
-        return read_revision(connection) == head()
+        if read_revision(connection) != head():
+            return False
+        if find_tables(connection) != {checkpoint, ledger} or connection.execute(sql.READ_STATE).first() is None:
+            raise SchemaMismatch("this store is at its newest revision but has lost a table or its cursor: restore it")
+        return True
 
 
 def find_tables(connection: Connection) -> set[Table]:

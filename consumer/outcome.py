@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from consumer.errors import SchemaMismatch
+from consumer.events import SEQ_MAX, is_integer
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -11,6 +14,19 @@ class State:
 
     last: int
     total: int
+
+
+def checked_state(last: object, total: object) -> State:
+    """Read a checkpoint's row.
+
+    Raises:
+        SchemaMismatch: it holds what no store ever wrote; somebody else's table may allow that.
+    """
+    if not is_integer(last, -1, SEQ_MAX) or not isinstance(total, int):
+        raise SchemaMismatch(
+            f"the checkpoint holds last {last!r} and total {total!r}, which no store writes: restore it"
+        )
+    return State(last, total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Point(StrEnum):
-    """The places, in the order in which one event passes them."""
+    """The places that an event passes, in their order."""
 
     AFTER_LEDGER = "after_ledger"
     AFTER_TOTAL = "after_total"
@@ -23,5 +23,12 @@ class Point(StrEnum):
     AFTER_ACK = "after_ack"
 
 
-def reach(point: Point) -> None:
+class MigrationPoint(StrEnum):
+    """The places that a migration passes. Between two of its statements nothing else happens, so these are all."""
+
+    BEFORE_STATEMENT = "before_migration_statement"
+    BEFORE_COMMIT = "before_migration_commit"
+
+
+def reach(point: Point | MigrationPoint) -> None:
     """Pass by a place. Called as `points.reach(…)`, so that replacing this attribute reaches every caller."""

@@ -8,6 +8,7 @@ RESUME from the cursor in the database. A stop lets the commit in flight end fir
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -15,12 +16,12 @@ from typing import Any, TypeVar
 
 import stamina
 
-from consumer.errors import ConnectFailed, ConsumerError, Gap, GaveUp, ResyncRequired, StoppedByForce
+from consumer.errors import ConnectFailed, ConsumerError, Gap, GaveUp, InvalidOption, ResyncRequired, StoppedByForce
 from consumer.events import Events
 from consumer.feed import Address, Feed, IdleError
 from consumer.handlers import Handler, check_handler
 from consumer.inbox import Inbox
-from consumer.observe import Committed, Connected, Disconnected, Observation, Observer, Retrying, notify
+from consumer.observe import Committed, Connected, Disconnected, Observation, Observer, Retrying, logger, notify
 from consumer.outcome import Outcome
 from consumer.retry import TRIES, Patience, patience
 from consumer.schema import NOTHING_YET
@@ -37,6 +38,9 @@ STOP_TIMEOUT_S = 20.0
 
 FORCE_GRACE_S = 2.0
 """How long an interrupted database call may take to return."""
+
+INTERRUPT_INTERVAL_S = 0.25
+"""How long until it is interrupted again: the first time it may have been in a handler, between two statements."""
 
 BATCH_EVENTS = 8192
 """The most events of one transaction, unless the caller says otherwise: more gains little and holds the lock longer."""
@@ -94,6 +98,8 @@ class Consumer:
             check_handler(handler)
         self._address = Address.parse(url)
         self._tls = tls or TLS()
+        if self._tls != TLS() and not self._address.uses_tls:
+            raise InvalidOption("TLS options need an address that uses TLS: tls://HOST:PORT")
         self._context = self._tls.context() if self._address.uses_tls else None
         self._store = store
         self._handler = handler
@@ -147,6 +153,11 @@ class Consumer:
         if not supervision.cancelled():
             supervision.result()
 
+    @property
+    def last(self) -> int | None:
+        """The cursor, None before it is known."""
+        return self._last
+
     def stop(self) -> None:
         """Stop reading, let the commit in flight end, acknowledge it, close. Called again: interrupt it.
 
@@ -179,8 +190,11 @@ class Consumer:
     # Supervision: one session after the other, and the waits between them.
 
     async def _supervise(self) -> None:
-        while not await self._run_until_progress():
-            pass
+        try:
+            while not await self._run_until_progress():
+                pass
+        except _Again as again:  # where the application has switched stamina's retrying off
+            raise (again.__cause__ or again) from None
 
     async def _run_until_progress(self) -> bool:
         """Try sessions with growing waits until one makes progress. True: the consumer has ended."""
@@ -281,6 +295,8 @@ class Consumer:
 
         def settle(outcome: Outcome) -> None:
             feed.acknowledge(events[: outcome.acked].seqs)
+            if outcome.error is not None and self._stop.is_set():  # nobody raises it any more
+                logger.warning("what was under way at the stop failed: %s", outcome.error)
             if outcome.new:
                 self._commits += 1
                 self._failures = 0
@@ -300,7 +316,9 @@ class Consumer:
             await call.wait()
         except asyncio.CancelledError:
             await self._see_out(call)
-            if settle is not None and call.error is None:
+            if call.error is not None:
+                logger.warning("what was under way at the stop failed: %s", call.error)
+            elif settle is not None:
                 settle(call.result())
             raise
         if settle is not None:
@@ -313,9 +331,11 @@ class Consumer:
         ended = asyncio.create_task(call.wait())
         try:
             await asyncio.wait({ended, force}, timeout=self._stop_timeout, return_when=asyncio.FIRST_COMPLETED)
-            if not call.is_done:
+            grace_s = FORCE_GRACE_S if self._stop.is_set() else math.inf
+            while not call.is_done and grace_s > 0:
                 await asyncio.to_thread(self._store.interrupt)
-                await asyncio.wait({ended}, timeout=FORCE_GRACE_S if self._stop.is_set() else None)
+                await asyncio.wait({ended}, timeout=min(INTERRUPT_INTERVAL_S, grace_s))
+                grace_s -= INTERRUPT_INTERVAL_S
         finally:
             force.cancel()
             ended.cancel()

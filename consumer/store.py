@@ -24,7 +24,7 @@ from consumer.engine import READ_ONLY, make_engine
 from consumer.errors import Fenced, NotReady, StoppedByForce
 from consumer.events import Event, Events
 from consumer.handlers import Handler, HandlerRaised, call_inside_savepoint, check_handler, may_pass, refuse_to_commit
-from consumer.outcome import Outcome, State
+from consumer.outcome import Outcome, State, checked_state
 from consumer.points import Point
 from consumer.retry import TRIES, is_busy, is_refused_content
 
@@ -150,7 +150,8 @@ class Store:
             try:
                 outcome = self._apply_part(part, handler)
             except HandlerRaised as failure:
-                if len(part) > 1 and not self._moved_behind_us(failure):
+                # Where it has ended the transaction nobody knows what of it stays, and trying again would hide that.
+                if len(part) > 1 and not failure.ended:
                     size, suspect = len(part) // 2, start + len(part)
                     continue
                 outcome = Outcome(0, 0, failure.before.last, failure.as_result(), failure.before.total)
@@ -232,7 +233,7 @@ class Store:
         row = driver.execute(self._lock_state, {}).fetchone()
         if row is None:
             raise _no_store()
-        return State(*row)
+        return checked_state(*row)
 
     def _read(self, driver: Any, seqs: set[int]) -> dict[int, int]:
         """Read what the ledger holds of some numbers: a query for each run of consecutive ones."""
@@ -256,7 +257,7 @@ class Store:
 
     def _commit(self, connection: Connection, before: State, new: Events) -> None:
         try:
-            connection.commit()
+            self._backend.commit(connection)
         except DBAPIError as error:
             if not is_refused_content(error):
                 raise
@@ -288,21 +289,12 @@ class Store:
                 )
             yield connection
 
-    def _moved_behind_us(self, failure: HandlerRaised) -> bool:
-        """Whether something was committed although the handler failed, so that trying again would hide the failure."""
-        if not failure.ended:
-            return False
-        try:
-            return self.state() != failure.before
-        except Exception:  # noqa: BLE001 - whatever it is, nobody knows, and so it must be taken for committed
-            return True
-
 
 def _read_state(connection: Connection) -> State:
     row = connection.execute(sql.READ_STATE).one_or_none()
     if row is None:
         raise _no_store()
-    return State(row.last, row.total)
+    return checked_state(row.last, row.total)
 
 
 def _no_store() -> NotReady:

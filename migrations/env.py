@@ -10,13 +10,14 @@ from logging.config import fileConfig
 from alembic import context
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import MetaData, Table
+from sqlalchemy import MetaData, Table, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import DropTable
 
-from consumer import migrate
+from consumer import migrate, points
 from consumer.engine import make_short_engine, parse_url
 from consumer.errors import ConsumerError
+from consumer.points import MigrationPoint
 from consumer.schema import VERSION_TABLE, comparable_metadata, metadata
 
 
@@ -54,11 +55,17 @@ def _run_offline() -> None:
         context.run_migrations()
 
 
+def _reach_statement(*_: object) -> None:
+    points.reach(MigrationPoint.BEFORE_STATEMENT)
+
+
 def _run_online() -> None:
     with make_short_engine(_url()).begin() as connection:
+        event.listen(connection, "before_cursor_execute", _reach_statement)
         migrate.lock(connection)
         _configure(connection.dialect.name, connection=connection)
         context.run_migrations()
+        points.reach(MigrationPoint.BEFORE_COMMIT)
 
 
 if context.config.config_file_name is not None:

@@ -110,6 +110,8 @@ def state(con: sqlite3.Connection) -> tuple[int, int]:
     if row is None:
         raise sqlite3.DatabaseError("the checkpoint has no row: open_store() completes a store")
     last, total = row
+    if not isinstance(last, int) or not isinstance(total, int):  # somebody else's table may allow that
+        raise sqlite3.DatabaseError(f"the checkpoint holds last {last!r} and total {total!r}: restore it")
     return last, total
 
 

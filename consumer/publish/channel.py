@@ -94,7 +94,7 @@ class PlainChannel:
         while offset < end:
             size = os.preadv(journal.descriptor, [self._piece[: end - offset]], offset)
             if size == 0:
-                raise JournalUnusable(journal.path, f"it ends at byte {offset}, where there were events")
+                raise _lost_events(journal, offset)
             try:
                 offset += self._sock.send(self._piece[:size])
             except BlockingIOError:
@@ -141,11 +141,19 @@ class TLSChannel:
 
     async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
         """See `Channel`."""
-        await self.send(journal.read(offset, end - offset))
+        data = journal.read(offset, end - offset)
+        if len(data) < end - offset:
+            raise _lost_events(journal, offset + len(data))
+        await self.send(data)
 
     async def close(self) -> None:
         """See `Channel`. A consumer that never answers close_notify is not waited for longer than `close_s`."""
         await close_writer(self._writer, self._close_s)
+
+
+def _lost_events(journal: Journal, offset: int) -> JournalUnusable:
+    """Say that the file was cut under us: it is the next look's business to find out what is left."""
+    return JournalUnusable(journal.path, f"it ends at byte {offset}, where there were events")
 
 
 async def open_channel(sock: socket.socket, tls: ssl.SSLContext | None, limits: Limits) -> Channel:

@@ -5,6 +5,7 @@ import re
 import socket
 import sqlite3
 import struct
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -403,3 +404,26 @@ def test_a_process_ends_with_these_codes(process, database: str, code: int):
 @pytest.mark.parametrize("command", [("upgrade",), ("run", "tcp://127.0.0.1:1")], ids=lambda command: command[0])
 def test_a_database_in_memory_is_refused_since_it_keeps_nothing(consumer, command: tuple[str, ...], url: str):
     check_that_it_failed(consumer(*command, "--db", url), 17, "in memory")
+
+
+def test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew(consumer, url: str):
+    for loss in ("DELETE FROM checkpoint", "DROP TABLE ledger"):
+        assert consumer("upgrade", "--db", url).code == 0
+        execute(url, loss)
+        check_that_it_failed(consumer("upgrade", "--db", url), 19, "restore it")
+        execute(url, "DROP TABLE consumer_alembic_version")  # an unversioned one is completed, as open_store does
+
+
+@pytest.mark.parametrize("content", ["import sys; sys.exit(0)", "raise RuntimeError('no')", "handler = 3"])
+def test_a_handler_that_cannot_be_loaded_is_a_usage_error(consumer, tmp_path: Path, content: str):
+    (tmp_path / "odd.py").write_text(content)
+    check_that_it_failed(consumer("run", "tcp://127.0.0.1:1", "--handler", "odd:handler"), 2, "handler")
+    sys.modules.pop("odd", None)
+
+
+def test_tls_options_without_tls_are_a_usage_error(consumer):
+    check_that_it_failed(consumer("run", "tcp://127.0.0.1:1", "--tls-ca", "ca.pem"), 2, "tls://")
+
+
+def test_an_unusable_database_is_named(consumer, tmp_path: Path):
+    check_that_it_failed(consumer("upgrade", "--db", f"sqlite:///{tmp_path}"), 19, f"sqlite:///{tmp_path}")

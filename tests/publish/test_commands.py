@@ -21,7 +21,7 @@ from rich.console import Console
 from consumer import run_client, state
 from consumer.errors import InvalidOption
 from consumer.publish import Appender, Extent, Served
-from consumer.publish.commands import serve
+from consumer.publish.commands import _Input, serve
 from consumer.publish.view import ROWS_MAX, draw
 
 from .helpers import COMMAND, Peer, Serve, acks, events, lines
@@ -251,6 +251,25 @@ def test_a_journal_that_is_being_written_is_an_error(path: Path) -> None:
         ended = append(path, lines(0, 1))
     assert ended.returncode == 19
     assert b"another program is appending" in ended.stderr
+
+
+def test_a_signal_ends_an_append_between_two_and_not_within_one() -> None:
+    done: list[str] = []
+    readable, writable = os.pipe()
+    os.write(writable, b"1\n")
+    given = _Input(readable)
+    before = signal.getsignal(signal.SIGTERM)
+    with given.until_signalled():
+        assert given.read() == b"1\n"
+        signal.raise_signal(signal.SIGTERM)
+        done.append("this append")
+        os.write(writable, b"2\n")
+        given.read()
+        done.append("another")
+    assert done == ["this append"]
+    assert signal.getsignal(signal.SIGTERM) is before
+    os.close(readable)
+    os.close(writable)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,6 +11,9 @@ from .helpers import Peer, Serve, acks, lines, seqs_in
 EACH = 100
 """How many of each kind: they are five."""
 
+LIMIT_S = 6
+"""Long enough that those who do speak are heard in time, on a machine that has much else to do."""
+
 MEMORY_KIB_MAX = 32 * 1024
 """How much more memory five hundred of them may take: each fifth of them alone has sent 6.4 MB or is owed 7 MB."""
 
@@ -28,7 +31,7 @@ async def test_the_good_one_is_served_and_the_others_are_closed_with_a_reason(
 ) -> None:
     count = 20_000
     path.write_bytes(lines(0, count))
-    serve = serving(limits={"handshake_s": 4, "silence_s": 4})
+    serve = serving(limits={"handshake_s": LIMIT_S, "silence_s": LIMIT_S})
     port = await serve.port()
     await (await meet(port, b"RESUME -1\n")).hear_line()
     before = serve.peak_kib()
@@ -37,14 +40,15 @@ async def test_the_good_one_is_served_and_the_others_are_closed_with_a_reason(
     for peer in await asyncio.gather(*hostile):
         peer.writer.transport.pause_reading()
     good = await meet(port, b"RESUME -1\n")
-    heard = await good.hear(len(lines(0, count)))
-    assert seqs_in(heard) == list(range(count))
-    good.say(acks(range(count)))
+    for first in range(0, count, 1000):
+        heard = await good.hear(len(lines(first, 1000)))
+        assert seqs_in(heard) == list(range(first, first + 1000))
+        good.say(acks(range(first, first + 1000)))
 
     await serve.wait_for_log("closed: ", 5 * EACH + 1)  # with the first one of all
     text = serve.log.read_text()
-    assert text.count("no ACK for 4 s while events were unacknowledged") == EACH + 1
-    assert text.count("no RESUME within 4 s") == 2 * EACH
+    assert text.count(f"no ACK for {LIMIT_S} s while events were unacknowledged") == EACH + 1
+    assert text.count(f"no RESUME within {LIMIT_S} s") == 2 * EACH
     assert text.count("instead of RESUME") == EACH
     assert text.count("it acknowledged event 20000, but 19999 was the last that it was sent") == EACH
     assert serve.peak_kib() - before < MEMORY_KIB_MAX

@@ -17,11 +17,12 @@ import pytest
 from consumer.errors import AddressInUse, JournalUnusable
 from consumer.publish import Appender, Limits, Publisher, files
 from consumer.publish import session as session_room
+from consumer.publish.channel import PlainChannel, TLSChannel
 from consumer.publish.journal import Journal
 from consumer.publish.limits import SLICE_BYTES
 from consumer.publish.source import Source
 
-from .helpers import Peer, acks, events, lines, seqs_in
+from .helpers import Peer, acks, events, lines, seqs_in, write_large
 
 Publishing = Callable[..., Any]
 Meet = Callable[..., Awaitable[Peer]]
@@ -281,19 +282,29 @@ async def test_a_flood_of_repeated_acks_ends_the_connection(
 async def test_a_consumer_that_waits_for_its_acks_to_be_taken_is_not_waited_for(
     publishing: Publishing, path: Path, meet: Meet, patience_s: float
 ) -> None:
-    """It reads nothing while it writes: with both directions full, only one who always reads ACKs gets on."""
-    data = lines(0, 600_000)
-    path.write_bytes(data)
-    async with publishing(window=600_000, follow=False) as publisher:
+    """It reads nothing while it writes, and both are more than sockets hold: only one who always reads ACKs gets on."""
+    write_large(path, 2_000_000)
+    data = path.read_bytes()
+    async with publishing(window=2_000_000, follow=False) as publisher:
         peer = await meet(publisher.port, b"RESUME -1\n")
-        heard = await peer.hear(len(lines(0, 200_000)))
+        heard = 0
+
+        async def hear_until(size: int) -> None:
+            nonlocal heard
+            while heard < size:
+                async with asyncio.timeout(patience_s):
+                    piece = await peer.reader.read(1 << 20)
+                assert piece
+                assert data.startswith(piece, heard)
+                heard += len(piece)
+
+        await hear_until(len(data) // 2 + 1000)
         peer.writer.transport.pause_reading()
-        peer.say(acks(range(200_000)))
+        peer.say(acks(range(1_000_000)))
         async with asyncio.timeout(patience_s):
             await peer.writer.drain()
         peer.writer.transport.resume_reading()
-        heard += await peer.hear(len(data) - len(heard))
-        assert heard == data
+        await hear_until(len(data))
 
 
 # The end of a connection.
@@ -687,3 +698,39 @@ async def test_a_socket_that_takes_everything_leaves_the_others_their_turn(path:
     assert len(slices) > 5
     sending.cancel()
     source.close()
+
+
+async def test_a_file_that_is_cut_between_looking_and_sending_is_an_error(path: Path) -> None:
+    path.write_bytes(lines(0, 1000))
+    journal = Journal(path)
+    end, _ = journal.cut(0, 0, 999, SLICE_BYTES)
+    os.truncate(path, 100)
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    channel = PlainChannel(ours)
+    with pytest.raises(JournalUnusable, match="it ends at byte 100"):
+        await channel.send_slice(journal, 0, end)
+    await channel.close()
+    theirs.close()
+    reader, writer = asyncio.StreamReader(), FakeWriter()
+    with pytest.raises(JournalUnusable, match="it ends at byte 100"):
+        await TLSChannel(reader, writer, 1.0).send_slice(journal, 0, end)
+    assert writer.written == b""
+    journal.close()
+
+
+class FakeWriter:
+    """As much of a stream's writer as sending needs."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.transport = self
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        assert high > 0
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    async def drain(self) -> None:
+        pass

@@ -298,8 +298,9 @@ async def test_a_stop_from_another_thread(sqlite_store, serve, run):
 
 
 async def cancelled(task: asyncio.Task) -> None:
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.shield(task)
+    """Wait for a task's end, which must be that. (Awaited itself, it would be cancelled with whoever waits.)"""
+    await asyncio.wait({task})
+    assert task.cancelled()
 
 
 async def test_a_cancelled_run_ends_as_cancelled_in_idle(store, serve, run):
@@ -319,6 +320,38 @@ async def test_a_cancelled_run_interrupts_the_database_and_waits_for_it(store, s
         assert handler.ended
         await publisher.sessions[0].has_left.wait()
         assert publisher.sessions[0].acks == []
+    check_store(store_url, [])
+
+
+@pytest.mark.parametrize("how", ["cancel", "second stop"])
+async def test_a_statement_that_begins_after_the_first_interruption_is_interrupted_too(
+    store, store_url, serve, run, monkeypatch, how
+):
+    """A handler may have been between two statements just then."""
+    statement, begin = EndlessStatement(), threading.Event()
+    interrupt = store.interrupt
+
+    def note() -> None:
+        interrupt()
+        begin.set()
+
+    def handler(connection, events) -> None:
+        statement.entered.set()
+        begin.wait()
+        statement(connection, events)
+
+    monkeypatch.setattr(store, "interrupt", note)
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store, handler) as running:
+        await entered(statement)
+        if how == "cancel":
+            running.task.cancel()
+            await cancelled(running.task)
+        else:
+            running.consumer.stop()
+            running.consumer.stop()
+            with pytest.raises(StoppedByForce):
+                await running.end()
+        assert statement.ended
     check_store(store_url, [])
 
 
