@@ -135,7 +135,7 @@ async def test_a_file_that_is_no_database(tmp_path, start):
     (tmp_path / "text.db").write_text("this is text, and more of it than a header of SQLite has " * 100)
     async with start("tcp://127.0.0.1:7000", "--db", "sqlite:///text.db") as command:
         assert await command.end() == 19
-        assert "the database cannot be used: file is not a database" in command.error
+        assert "text.db cannot be used: file is not a database" in command.error
 
 
 def test_a_refusing_server_has_its_exit_code():

@@ -34,6 +34,7 @@ async def test_log_lines_are_text(ready_sqlite_url, serve, start):
         connected,
         ["WARNING", f"{publisher.url} closed the connection; trying again in 0.1 s"],
         connected,
+        ["INFO", "ended at event 2"],
     ]
 
 
