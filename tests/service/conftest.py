@@ -162,10 +162,12 @@ def run(patience_s: float) -> Run:
                 yield running
                 if not running.task.done():
                     await running.stop()
+        except BaseException:
+            await asyncio.to_thread(store.interrupt)  # were that the fault, nothing would come to an end
+            raise
         finally:
             if not running.task.done():
                 running.task.cancel()
-                await asyncio.to_thread(store.interrupt)  # were that the fault, nothing would come to an end
                 await asyncio.wait({running.task}, timeout=patience_s)
             if running.task.done() and not running.task.cancelled():
                 running.task.exception()
