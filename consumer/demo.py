@@ -7,6 +7,7 @@ order in which it happens, and this process puts it into words, sends the SIGKIL
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -206,6 +207,7 @@ async def _serve(told: Connection) -> None:
     server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     tell(f"listens on 127.0.0.1:{port} with {len(EVENTS)} events", "listening", port)
-    asyncio.get_running_loop().add_reader(_parent().sentinel, finished.set)
+    # Nobody is left to tell anything to: not even how this process ends.
+    asyncio.get_running_loop().add_reader(_parent().sentinel, os._exit, 0)
     async with server:
         await finished.wait()
