@@ -62,7 +62,7 @@ class ScriptedPublisher:
     """An async context manager that listens on 127.0.0.1 and plays a script on each connection.
 
     Attributes:
-        url: where it listens, `tcp://…` or `tls://…`.
+        url, port: where it listens, `tcp://…` or `tls://…`.
         heard: every RESUME and ACK, in the order in which they came.
         sessions: the connections that have said RESUME.
     """
@@ -74,6 +74,7 @@ class ScriptedPublisher:
         tls: ssl.SSLContext | None = None,
         step_limit_s: float = STEP_LIMIT_S,
         receive_bytes: int | None = None,
+        port: int = 0,
     ) -> None:
         """Write the play. Nothing listens yet.
 
@@ -85,6 +86,7 @@ class ScriptedPublisher:
             tls: a server's context, for `tls://`.
             step_limit_s: how long any step may take, in seconds, those excepted that wait on purpose.
             receive_bytes: how much is taken in unread, by the system and by us; None leaves it to them.
+            port: where to listen, to be back where another one was; 0 takes a free one.
         """
         if not scripts:
             raise ValueError("give a script: a list of steps for each connection")
@@ -93,6 +95,7 @@ class ScriptedPublisher:
         self._tls = tls
         self._step_limit_s = step_limit_s
         self._receive_bytes = receive_bytes
+        self.port = port
         self._tasks: set[asyncio.Task[None]] = set()
         self._played: list[tuple[asyncio.Task[None], Session]] = []
         self._writers: list[asyncio.StreamWriter] = []
@@ -102,14 +105,14 @@ class ScriptedPublisher:
         self.url = ""
 
     async def __aenter__(self) -> Self:
-        """Listen, on a free port."""
-        listener = socket.create_server(("127.0.0.1", 0))
+        """Listen."""
+        listener = socket.create_server(("127.0.0.1", self.port))
         if self._receive_bytes is not None:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_bytes)
         limit = READ_BYTES if self._receive_bytes is None else max(LINE_BYTES_MAX, self._receive_bytes)
         self._server = await asyncio.start_server(self._accept, sock=listener, ssl=self._tls, limit=limit)
-        host, port = listener.getsockname()
-        self.url = f"{'tcp' if self._tls is None else 'tls'}://{host}:{port}"
+        host, self.port = listener.getsockname()
+        self.url = f"{'tcp' if self._tls is None else 'tls'}://{host}:{self.port}"
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -28,6 +28,7 @@ class Session:
         read_bytes: how much is read at once.
         read_pause_s: how long nothing is read after that, in seconds.
         may_read: cleared where nothing is read any more.
+        reader, writer: the streams themselves, for a step of your own that needs them.
     """
 
     def __init__(self, number: int, last: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -40,8 +41,8 @@ class Session:
         self.read_pause_s = 0.0
         self.may_read = asyncio.Event()
         self.may_read.set()
-        self._reader = reader
-        self._writer = writer
+        self.reader = reader
+        self.writer = writer
         self._news = asyncio.Event()
 
     async def send(self, data: bytes) -> None:
@@ -52,8 +53,8 @@ class Session:
         """
         if self.has_left.is_set():
             raise ConnectionResetError("the consumer has left")
-        self._writer.write(data)
-        await self._writer.drain()
+        self.writer.write(data)
+        await self.writer.drain()
         await asyncio.sleep(0)  # `drain` alone gives nobody else a turn while the consumer takes everything
 
     async def send_events(self, events: Iterable[Event]) -> None:
@@ -79,26 +80,26 @@ class Session:
 
     def finish(self) -> None:
         """End our direction and read on; over TLS, which asyncio cannot half close, close."""
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
         else:
-            self._writer.close()
+            self.writer.close()
 
     def finish_without_notice(self) -> None:
         """End our direction of the TCP connection; over TLS without the close_notify that belongs before it."""
         with suppress(OSError):  # the consumer was quicker
-            self._writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            self.writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close in good order, as far as what is unread allows it."""
-        self._writer.close()
+        self.writer.close()
 
     def reset(self) -> None:
         """Break the connection: the consumer gets a reset."""
         linger_0_s = struct.pack("ii", 1, 0)
         with suppress(OSError):
-            self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0_s)
-        self._writer.transport.abort()
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_0_s)
+        self.writer.transport.abort()
 
     async def listen(self, hear: Callable[[Session, list[int]], None]) -> None:
         """Read acknowledgements until the consumer has left; each read's are given to `hear` as they come.
@@ -111,7 +112,7 @@ class Session:
             with suppress(ConnectionError, ssl.SSLError):
                 while True:
                     await self.may_read.wait()
-                    data = await self._reader.read(self.read_bytes)
+                    data = await self.reader.read(self.read_bytes)
                     if not data:
                         break
                     seqs, rest, stop = decode_acks(rest + data)

@@ -8,11 +8,12 @@ from contextlib import closing
 
 import pytest
 from service.databases import check_store, execute
-from service.scripted import Session, history, lines, sending, serving, silence
+from service.scripted import history, lines, sending, serving, silence
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
 from consumer import cli, exits, migrate
+from consumer.testing.session import Session
 
 
 def unused_port() -> int:

@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 from service.databases import check_store, execute, read_last
-from service.scripted import Session, history
+from service.scripted import history
+
+from consumer.testing.session import Session
 
 COUNT = 2_000
 
@@ -20,7 +22,7 @@ async def test_nothing_is_lost_and_nothing_counts_twice(store_url, serve, start,
 
     async def in_small_pieces(session: Session) -> None:
         for first in range(session.last + 1, COUNT, 20):
-            await session.send(events[first : first + 20])
+            await session.send_events(events[first : first + 20])
             await asyncio.sleep(0.002)  # so that it lasts, and the consumers overlap
 
     options = "--db", store_url, "--batch", "17", "--handler", "handlers:counting"

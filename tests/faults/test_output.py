@@ -11,7 +11,9 @@ from contextlib import suppress
 
 import pytest
 from service.databases import check_store, execute
-from service.scripted import Session, history, in_turn, serving
+from service.scripted import history, in_turn, serving
+
+from consumer.testing.session import Session
 
 
 async def close(session: Session) -> None:
@@ -56,7 +58,7 @@ async def test_options_come_from_the_environment(ready_sqlite_url, serve, start,
     context = authority.context("publisher.test", client_ca=authority.ca)
     execute(ready_sqlite_url, "CREATE TABLE handled (seq INTEGER PRIMARY KEY, delta INTEGER NOT NULL)")
     async with (
-        serve(serving(history(3), close=True), context=context) as publisher,
+        serve(serving(history(3), close=True), tls=context) as publisher,
         start(
             "--once",
             CONSUMER_URL=publisher.url,

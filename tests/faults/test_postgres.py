@@ -12,12 +12,13 @@ import psutil
 import pytest
 from service.conftest import Run, Serve
 from service.databases import check_store, execute, read_last
-from service.scripted import Session, history, in_turn, serving
+from service.scripted import history, in_turn, serving
 from sqlalchemy import create_engine, pool
 
 from consumer import migrate
 from consumer.observe import Retrying
 from consumer.store import Store
+from consumer.testing.session import Session
 
 
 class Server:
@@ -61,7 +62,7 @@ async def test_a_server_that_is_killed_and_started_again_is_come_back_to(own_url
 
     async def one_by_one(session: Session) -> None:
         for event in history(count)[session.last + 1 :]:
-            await session.send([event])
+            await session.send_events([event])
 
     async with (
         serve(one_by_one) as publisher,
@@ -253,7 +254,7 @@ async def test_a_server_that_shuts_down_in_good_order_is_come_back_to(own_url, s
                     user=user if os.geteuid() == 0 else None,
                     cwd="/",
                 )
-                await publisher.sessions[0].send(history(1, first=3))
+                await publisher.sessions[0].send_events(history(1, first=3))
                 await running.watch.until(Retrying, 3)
             finally:
                 await asyncio.to_thread(server.start)

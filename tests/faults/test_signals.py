@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from service.databases import check_store, read_last
-from service.scripted import Session, history, serving, silence
+from service.scripted import history, serving, silence
+
+from consumer.testing.session import Session
 
 pytestmark = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
@@ -74,7 +76,7 @@ async def test_in_mid_stream_everything_that_was_committed_is_acknowledged(store
     async def stream(session: Session) -> None:
         seq = session.last + 1
         while True:
-            await session.send(history(500, first=seq))
+            await session.send_events(history(500, first=seq))
             await asyncio.sleep(0.001)
             seq += 500
 

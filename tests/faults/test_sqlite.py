@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from service.databases import check_store, execute
-from service.scripted import Session, history, serving
+from service.scripted import history, serving
 
 from consumer import migrate
+from consumer.testing.session import Session
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def test_a_consumer_that_is_killed_in_mid_stream_goes_on_where_it_was(stor
 
     async def stream(session: Session) -> None:
         for first in range(session.last + 1, count, 10):
-            await session.send(history(count)[first : first + 10])
+            await session.send_events(history(count)[first : first + 10])
 
     async with serve(stream) as publisher:
         for number in range(4):

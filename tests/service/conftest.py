@@ -15,9 +15,10 @@ from consumer import migrate, service
 from consumer.observe import Observation
 from consumer.service import Consumer
 from consumer.store import Store
+from consumer.testing import ScriptedPublisher
 
 from .databases import check_unused
-from .scripted import Publisher, Script
+from .scripted import Script, playing
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +89,7 @@ def sqlite_store(sqlite_url: str, nothing_left: None, patience_s: float) -> Iter
     check_unused(sqlite_url, patience_s)
 
 
-Serve = Callable[..., AbstractAsyncContextManager[Publisher]]
+Serve = Callable[..., AbstractAsyncContextManager[ScriptedPublisher]]
 
 
 @pytest.fixture
@@ -96,8 +97,8 @@ def serve(patience_s: float) -> Serve:
     """A scripted publisher. Nothing inside its `async with` takes longer than the patience."""
 
     @asynccontextmanager
-    async def serve(script: Script, **options) -> AsyncIterator[Publisher]:
-        async with asyncio.timeout(patience_s), Publisher(script, **options) as publisher:
+    async def serve(script: Script, **options) -> AsyncIterator[ScriptedPublisher]:
+        async with asyncio.timeout(patience_s), playing(script, **options) as publisher:
             yield publisher
 
     return serve

@@ -11,9 +11,10 @@ from consumer.errors import MalformedFrame
 from consumer.feed import CHUNK_BYTES, UNSENT_BYTES_MAX, Feed
 from consumer.inbox import Inbox
 from consumer.observe import Committed, Retrying
+from consumer.testing.session import Session
 
 from .databases import check_store, read_last
-from .scripted import Session, history, in_turn, lines, serving
+from .scripted import history, in_turn, lines, serving
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -49,7 +50,7 @@ def inboxes(monkeypatch: pytest.MonkeyPatch) -> list[Inbox]:
 async def endless(session: Session) -> None:
     seq = session.last + 1
     while True:
-        await session.send(history(2_000, first=seq))
+        await session.send_events(history(2_000, first=seq))
         seq += 2_000
 
 
@@ -175,7 +176,7 @@ async def test_what_a_broken_connection_left_half_read_does_not_reach_the_next(s
     async def cut(session: Session) -> None:
         await session.send(lines(history(2)) + b"EVENT 2 ")
         await session.acked(1)
-        session.abort()
+        session.reset()
 
     async with serve(in_turn(cut, serving(history(4)))) as publisher, run(publisher.url, sqlite_store) as running:
         await running.consumer.wait_for(3)

@@ -9,9 +9,11 @@ from consumer.errors import ConsumerError
 from consumer.inbox import Inbox
 from consumer.observe import Committed, Connected
 from consumer.service import Consumer
+from consumer.testing import Acked
+from consumer.testing.session import Session
 
 from .databases import check_store, execute, read_last
-from .scripted import Session, history, in_turn, lines, sending, serving, silence
+from .scripted import history, in_turn, lines, sending, serving, silence
 
 
 async def test_events_are_applied_and_acknowledged_in_order(store, store_url, serve, run):
@@ -25,20 +27,18 @@ async def test_events_are_applied_and_acknowledged_in_order(store, store_url, se
 
 
 async def test_an_acknowledgement_comes_after_the_commit_is_visible_to_others(store, store_url, serve, run):
-    seen: list[tuple[int, int]] = []
-
-    def look(seq: int) -> None:
-        seen.append((seq, read_last(store_url)))
-
     async def script(session: Session) -> None:
         for event in history(20):
-            await session.send([event])
+            await session.send_events([event])
             await session.acked(event[0])
         session.close()
 
-    async with serve(script, on_ack=look) as publisher, run(publisher.url, store, once=True) as running:
+    async with (
+        serve(script, observe=lambda: read_last(store_url)) as publisher,
+        run(publisher.url, store, once=True) as running,
+    ):
         await running.end()
-    assert seen == [(seq, seq) for seq in range(20)]
+    assert publisher.heard[1:] == [Acked(0, seq, seq) for seq in range(20)]
 
 
 async def test_nothing_is_acknowledged_while_the_transaction_is_open(store, store_url, serve, run):
@@ -79,9 +79,9 @@ async def test_an_acknowledgement_goes_only_to_the_connection_that_brought_the_e
         leave.wait()
 
     async def broken(session: Session) -> None:
-        await session.send(history(5))
+        await session.send_events(history(5))
         await asyncio.to_thread(entered.wait)
-        session.abort()
+        session.reset()
         leave.set()
 
     async with (
@@ -110,10 +110,10 @@ async def test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_aga
         leave.wait()
 
     async def broken(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await asyncio.to_thread(entered.wait)
-        await session.send(history(3, first=2))
-        session.abort()
+        await session.send_events(history(3, first=2))
+        session.reset()
         await noticed.wait()
         leave.set()
 
@@ -135,9 +135,9 @@ async def test_while_a_batch_commits_the_next_is_read_and_batches_do_not_wait_to
         leave.wait()
 
     async def script(session: Session) -> None:
-        await session.send(history(1))
+        await session.send_events(history(1))
         await asyncio.to_thread(entered.wait)
-        await session.send(history(100, first=1))
+        await session.send_events(history(100, first=1))
         leave.set()
 
     async with serve(script) as publisher, run(publisher.url, store, handler, batch=60):
@@ -153,15 +153,13 @@ async def test_all_acknowledgements_are_drained_before_a_clean_close(sqlite_stor
     done = asyncio.Event()
 
     async def script(session: Session) -> None:
-        await session.send(events)
+        session.may_read.clear()
+        await session.send_events(events)
         session.finish()
         await done.wait()
-        await session.listen(lambda _: None)
+        session.may_read.set()
 
-    async with (
-        serve(script, reads_acks=False) as publisher,
-        run(publisher.url, sqlite_store, once=True) as running,
-    ):
+    async with serve(script) as publisher, run(publisher.url, sqlite_store, once=True) as running:
         await running.consumer.wait_for(19_999)
         done.set()
         await running.end()
@@ -175,7 +173,7 @@ async def test_it_says_the_cursor_of_the_database_at_each_connection(store, stor
     others = [f"INSERT INTO ledger VALUES ({seq}, 1)" for seq in (2, 3)]
 
     async def first(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await session.acked(1)
         execute(store_url, *others, "UPDATE checkpoint SET last = 3, total = total + 2")
         session.close()
@@ -213,10 +211,10 @@ async def test_waiting_for_an_event_ends_when_it_is_committed(store, store_url, 
         assert read_last(store_url) == 2
         await running.consumer.wait_for(0)
         waiting = asyncio.create_task(running.consumer.wait_for(5))
-        await publisher.sessions[0].send(history(2, first=3))
+        await publisher.sessions[0].send_events(history(2, first=3))
         await publisher.sessions[0].acked(4)
         assert not waiting.done()
-        await publisher.sessions[0].send(history(1, first=5))
+        await publisher.sessions[0].send_events(history(1, first=5))
         await waiting
         assert read_last(store_url) == 5
 

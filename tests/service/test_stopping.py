@@ -10,9 +10,10 @@ from consumer import feed, service
 from consumer.errors import StoppedByForce
 from consumer.observe import Committed, Connected, Retrying
 from consumer.service import Consumer
+from consumer.testing.session import Session
 
 from .databases import check_store, execute, read_last
-from .scripted import Session, history, lines, serving, silence
+from .scripted import history, lines, serving, silence
 
 ENDLESS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
@@ -116,9 +117,9 @@ async def test_a_stop_commits_nothing_more_than_what_was_in_flight(store, store_
     handler = Handler()
 
     async def script(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await entered(handler)
-        await session.send(history(5, first=2))
+        await session.send_events(history(5, first=2))
 
     async with serve(script) as publisher, run(publisher.url, store, handler, batch=2) as running:
         await entered(handler)
@@ -136,7 +137,7 @@ async def test_a_stop_in_mid_stream_loses_no_acknowledgement(store, store_url, s
     async def stream(session: Session) -> None:
         seq = session.last + 1
         while True:
-            await session.send(history(500, first=seq))
+            await session.send_events(history(500, first=seq))
             await asyncio.sleep(0.001)
             seq += 500
 
@@ -161,10 +162,10 @@ async def test_a_publisher_that_is_still_sending_when_the_consumer_leaves_gets_i
 
     async def script(session: Session) -> None:
         nonlocal heard
-        await session.send(history(3))
+        await session.send_events(history(3))
         await committed.wait()
         for seq in range(3, 23):
-            await session.send(history(1, first=seq))
+            await session.send_events(history(1, first=seq))
             await asyncio.sleep(0.005)
         heard = await session.reader.read()
 
@@ -412,7 +413,7 @@ async def test_it_can_be_ended_at_any_step_of_the_event_loop(sqlite_store, sqlit
 
     async def chatty(session: Session) -> None:
         for event in history(4, first=session.last + 1):
-            await session.send([event])
+            await session.send_events([event])
 
     async with serve(chatty) as publisher:
         for steps in (*range(40), *range(40, 400, 6)):

@@ -28,9 +28,10 @@ from consumer.feed import Feed
 from consumer.observe import Committed, Connected, Disconnected, Retrying
 from consumer.service import Consumer
 from consumer.store import Store
+from consumer.testing.session import Session
 
 from .databases import check_store, execute, read_last
-from .scripted import Session, history, in_turn, lines, sending, serving, silence
+from .scripted import history, in_turn, lines, sending, serving, silence
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -74,9 +75,9 @@ async def test_once_does_not_take_a_cut_frame_for_the_end(sqlite_store, sqlite_u
 
 async def test_a_reset_connection_is_made_again(store, store_url, serve, run):
     async def reset(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await session.acked(1)
-        session.abort()
+        session.reset()
 
     async with serve(in_turn(reset, reset_at_once, serving(history(4)))) as publisher, run(publisher.url, store) as r:
         await r.consumer.wait_for(3)
@@ -85,7 +86,7 @@ async def test_a_reset_connection_is_made_again(store, store_url, serve, run):
 
 
 async def reset_at_once(session: Session) -> None:
-    session.abort()
+    session.reset()
 
 
 async def test_a_network_failure_that_is_no_broken_connection_passes_too(
@@ -196,7 +197,7 @@ async def test_a_half_open_connection_is_found_by_its_silence(store, store_url, 
 
 
 async def gone_without_a_word(session: Session) -> None:
-    await session.send(history(2))
+    await session.send_events(history(2))
     await session.acked(1)
     try:
         session.writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
@@ -214,7 +215,7 @@ async def test_a_publisher_that_waits_for_a_slow_handler_is_not_idle(store, stor
 
     async def window_of_two(session: Session) -> None:
         for seq in range(0, 6, 2):
-            await session.send(history(2, first=seq))
+            await session.send_events(history(2, first=seq))
             await session.acked(seq + 1)
         await session.has_left.wait()
 
@@ -318,9 +319,9 @@ async def test_a_gap_in_a_later_batch_is_a_gap_too_and_no_lost_history(store, st
     events = history(6)
 
     async def ignores_resume(session: Session) -> None:
-        await session.send(events[:3])
+        await session.send_events(events[:3])
         await session.acked(2)
-        await session.send(events[4:])
+        await session.send_events(events[4:])
 
     async with serve(ignores_resume) as publisher, run(publisher.url, store) as running:
         with pytest.raises(Gap):
@@ -446,7 +447,7 @@ async def test_a_first_event_beyond_a_cursor_that_was_moved_meanwhile_is_no_reas
 
     async def truncated(session: Session) -> None:
         move_on(store_url, 0, moved)
-        await session.send(history(3, first=3))
+        await session.send_events(history(3, first=3))
 
     async with serve(in_turn(truncated, serving(history(6)))) as publisher, run(publisher.url, store) as running:
         await running.consumer.wait_for(5)

@@ -11,11 +11,12 @@ from consumer import feed as feed_module
 from consumer.errors import GaveUp, InvalidOption, TLSRefused
 from consumer.observe import Connected, Disconnected, Retrying
 from consumer.service import Consumer
+from consumer.testing.session import Session
 from consumer.tls import TLS
 
 from .certificates import Authority
 from .databases import check_store, read_last
-from .scripted import Session, history, in_turn, lines, sending, serving, silence
+from .scripted import history, in_turn, lines, sending, serving, silence
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -37,7 +38,7 @@ async def close(session: Session) -> None:
 
 
 async def abort(session: Session) -> None:
-    session.abort()
+    session.reset()
 
 
 async def vanish(session: Session) -> None:
@@ -53,7 +54,7 @@ async def test_events_come_and_acknowledgements_go_over_tls(store, store_url, se
     events = history(20_000)
     context = authority.context(version=version)
     async with (
-        serve(serving(events, close=True), context=context) as publisher,
+        serve(serving(events, close=True), tls=context) as publisher,
         run(publisher.url, store, once=True, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.end()
@@ -67,7 +68,7 @@ async def test_a_publisher_that_has_nothing_to_send_and_closes_properly_is_a_goo
 ):
     context = authority.context(version=version)
     async with (
-        serve(close, context=context) as publisher,
+        serve(close, tls=context) as publisher,
         run(publisher.url, sqlite_store, once=True, max_attempts=1, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.end()
@@ -78,7 +79,7 @@ async def test_a_publisher_that_has_nothing_to_send_and_closes_properly_is_a_goo
 async def test_the_name_in_the_certificate_can_be_another_than_the_host(sqlite_store, serve, run, authority, version):
     context = authority.context("publisher.test", version=version)
     async with (
-        serve(serving(history(3)), context=context) as publisher,
+        serve(serving(history(3)), tls=context) as publisher,
         run(publisher.url, sqlite_store, tls=TLS(ca=authority.ca, name="publisher.test")) as running,
     ):
         await running.consumer.wait_for(2)
@@ -95,7 +96,7 @@ async def test_a_client_certificate_lets_us_in(
         tls = TLS(authority.ca, str(mine.write_both(tmp_path / "both.pem")))
     context = authority.context(client_ca=stranger.ca, version=version)
     async with (
-        serve(serving(history(3)), context=context) as publisher,
+        serve(serving(history(3)), tls=context) as publisher,
         run(publisher.url, sqlite_store, tls=tls) as running,
     ):
         await running.consumer.wait_for(2)
@@ -113,7 +114,7 @@ async def test_a_certificate_that_is_not_accepted_is_final(sqlite_store, serve, 
         "unknown authority": lambda: stranger.context(version=version),
     }[why]()
     async with (
-        serve(silence, context=context) as publisher,
+        serve(silence, tls=context) as publisher,
         run(publisher.url, sqlite_store, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises(TLSRefused, match=r"certificate of tls://127\.0\.0\.1:\d+ is not accepted: .*--tls-ca"):
@@ -122,7 +123,7 @@ async def test_a_certificate_that_is_not_accepted_is_final(sqlite_store, serve, 
 
 
 async def test_the_system_does_not_trust_a_private_authority(sqlite_store, serve, run, authority):
-    async with serve(silence, context=authority.context()) as publisher, run(publisher.url, sqlite_store) as running:
+    async with serve(silence, tls=authority.context()) as publisher, run(publisher.url, sqlite_store) as running:
         with pytest.raises(TLSRefused):
             await running.end()
 
@@ -132,7 +133,7 @@ async def test_a_missing_client_certificate_is_final_where_the_handshake_says_so
 ):
     context = authority.context(client_ca=stranger.ca, version=ssl.TLSVersion.TLSv1_2)
     async with (
-        serve(silence, context=context) as publisher,
+        serve(silence, tls=context) as publisher,
         run(publisher.url, sqlite_store, max_attempts=3, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises((TLSRefused, GaveUp)):
@@ -148,7 +149,7 @@ async def test_a_client_certificate_that_is_refused_without_a_word_counts_as_an_
     tls = TLS(authority.ca) if mine == "none" else TLS(authority.ca, other.cert, other.key)
     context = authority.context(client_ca=stranger.ca)
     async with (
-        serve(silence, context=context) as publisher,
+        serve(silence, tls=context) as publisher,
         run(publisher.url, sqlite_store, max_attempts=3, tls=tls) as running,
     ):
         with pytest.raises((TLSRefused, GaveUp)) as raised:
@@ -160,7 +161,7 @@ async def test_a_connection_that_ends_without_a_word_before_its_first_frame_coun
     sqlite_store, serve, run, authority
 ):
     async with (
-        serve(vanish, context=authority.context()) as publisher,
+        serve(vanish, tls=authority.context()) as publisher,
         run(publisher.url, sqlite_store, max_attempts=3, tls=TLS(ca=authority.ca)) as running,
     ):
         with pytest.raises(GaveUp, match=r"after 3 attempts.*before its first frame.*--tls-cert"):
@@ -173,7 +174,7 @@ async def test_a_connection_that_ends_without_a_word_before_its_first_frame_coun
 async def test_a_session_in_between_starts_the_count_of_attempts_anew(sqlite_store, serve, run, authority, between):
     scripts = [vanish, vanish, between, vanish, vanish, serving(history(3))]
     async with (
-        serve(in_turn(*scripts), context=authority.context()) as publisher,
+        serve(in_turn(*scripts), tls=authority.context()) as publisher,
         run(publisher.url, sqlite_store, max_attempts=3, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.consumer.wait_for(2)
@@ -182,7 +183,7 @@ async def test_a_session_in_between_starts_the_count_of_attempts_anew(sqlite_sto
 async def test_silence_in_between_starts_the_count_of_attempts_anew(sqlite_store, serve, run, authority):
     scripts = [vanish, silence, vanish, serving(history(3))]
     async with (
-        serve(in_turn(*scripts), context=authority.context()) as publisher,
+        serve(in_turn(*scripts), tls=authority.context()) as publisher,
         run(publisher.url, sqlite_store, max_attempts=2, timeout=0.3, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.consumer.wait_for(2)
@@ -221,7 +222,7 @@ async def test_a_plain_publisher_that_waits_for_resume_is_given_up_after_the_tim
 
 async def test_plain_tcp_to_a_tls_publisher_is_tried_again(sqlite_store, serve, run, authority):
     """What it answers is the beginning of no frame and then the end: nothing is applied, nothing is final."""
-    async with serve(silence, context=authority.context()) as publisher:
+    async with serve(silence, tls=authority.context()) as publisher:
         url = publisher.url.replace("tls", "tcp")
         async with run(url, sqlite_store) as running:
             await running.watch.until(Retrying, 3)
@@ -236,13 +237,13 @@ async def test_a_publisher_that_is_killed_in_mid_stream_is_connected_to_again(
     store, store_url, serve, run, authority, version
 ):
     async def killed(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await session.acked(1)
         await vanish(session)
 
     context = authority.context(version=version)
     async with (
-        serve(in_turn(killed, abort, serving(history(5))), context=context) as publisher,
+        serve(in_turn(killed, abort, serving(history(5))), tls=context) as publisher,
         run(publisher.url, store, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.consumer.wait_for(4)
@@ -257,7 +258,7 @@ async def test_once_over_tls_is_good_though_the_publisher_does_not_wait_for_ackn
     """TLS has no half-closed connections in asyncio: what comes after the end cannot be acknowledged. It is applied."""
     context = authority.context(version=version)
     async with (
-        serve(sending(lines(history(5_000))), context=context) as publisher,
+        serve(sending(lines(history(5_000))), tls=context) as publisher,
         run(publisher.url, sqlite_store, once=True, max_attempts=1, batch=10, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.end()
@@ -268,13 +269,13 @@ async def test_once_over_tls_is_good_though_the_publisher_does_not_wait_for_ackn
 @versions
 async def test_a_broken_record_is_a_broken_connection(sqlite_store, sqlite_url, serve, run, authority, version):
     async def broken(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await session.acked(1)
         session.writer.get_extra_info("socket")._sock.send(b"this is no TLS record at all")
 
     context = authority.context(version=version)
     async with (
-        serve(in_turn(broken, serving(history(4))), context=context) as publisher,
+        serve(in_turn(broken, serving(history(4))), tls=context) as publisher,
         run(publisher.url, sqlite_store, tls=TLS(ca=authority.ca)) as running,
     ):
         await running.consumer.wait_for(3)
@@ -291,7 +292,7 @@ async def test_a_peer_that_never_answers_close_notify_cannot_hold_up_a_close(
     deaf = asyncio.Event()
 
     async def script(session: Session) -> None:
-        await session.send(history(2))
+        await session.send_events(history(2))
         await session.acked(1)
         session.writer.get_extra_info("socket")  # it stays open
         session.writer.transport.pause_reading()
@@ -301,7 +302,7 @@ async def test_a_peer_that_never_answers_close_notify_cannot_hold_up_a_close(
     loop = asyncio.get_running_loop()
     context = authority.context(version=version)
     async with (
-        serve(script, context=context) as publisher,
+        serve(script, tls=context) as publisher,
         run(publisher.url, sqlite_store, tls=TLS(ca=authority.ca)) as running,
     ):
         await deaf.wait()
@@ -313,7 +314,7 @@ async def test_a_peer_that_never_answers_close_notify_cannot_hold_up_a_close(
 @pytest.mark.parametrize("how", ["cancel", "stop"])
 async def test_it_can_be_ended_at_any_step_of_the_event_loop(sqlite_store, sqlite_url, serve, authority, how):
     """In every step of the handshake too."""
-    async with serve(serving(history(4)), context=authority.context()) as publisher:
+    async with serve(serving(history(4)), tls=authority.context()) as publisher:
         for steps in range(0, 300, 5):
             consumer = Consumer(publisher.url, sqlite_store, tls=TLS(ca=authority.ca))
             task = asyncio.create_task(consumer.run())
