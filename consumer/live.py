@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
-from consumer.observe import Committed, Connected, Disconnected, LogSink, Observation, Observer, Retrying
+from consumer.observe import Committed, Connected, Disconnected, LogSink, Observation, Observer, Retrying, Stalled
 
 REFRESH_PER_S = 4
 """How often the live line is drawn."""
@@ -49,12 +49,14 @@ class LiveLine:
                 self._state, self._last = "connected", last
                 self._connections += 1
             case Committed(new=new, last=last, total=total):
-                self._last, self._total = last, total
+                self._state, self._last, self._total = "connected", last, total
                 self._recent.append((time.monotonic(), new))
             case Disconnected():
                 self._state = "reconnecting"
             case Retrying():
                 self._state = "waiting"
+            case Stalled():
+                self._state = "stalled"
 
     def __rich__(self) -> Text:
         """Draw the line."""

@@ -76,7 +76,18 @@ class Retrying:
     wait_s: float
 
 
-Observation: TypeAlias = Connected | Committed | Disconnected | Retrying
+@dataclass(frozen=True, slots=True)
+class Stalled:
+    """A call to the database, or the handler in it, does not return. It is waited for all the same.
+
+    Attributes:
+        seconds: for how long, at least.
+    """
+
+    seconds: float
+
+
+Observation: TypeAlias = Connected | Committed | Disconnected | Retrying | Stalled
 Observer: TypeAlias = Callable[[Observation], None]
 
 
@@ -99,6 +110,8 @@ class LogSink:
                 cause = getattr(error, "orig", None) or error  # SQLAlchemy adds its own words to the database's
                 reason = " ".join(str(cause).split()) or type(error).__name__
                 self._log.warning("%s; trying again in %.1f s", reason, wait_s)
+            case Stalled(seconds):
+                self._log.warning("neither the database nor the handler has answered for %.0f s", seconds)
             case Committed():
                 self._progress(observation)
 

@@ -1,46 +1,49 @@
 """The consumer: a feed and a store under supervision, for as long as it takes.
 
-Events are read while the batch before them commits in a worker thread; what is committed is acknowledged to the
-connection that brought it. Whatever fails and passes by itself (`retry.py` says what) ends in a new connection and a
+One session follows the other. Whatever fails and passes by itself (`retry.py` says what) ends in a new connection and a
 RESUME from the cursor in the database. A stop lets the commit in flight end first.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
 
 import stamina
 
-from consumer.errors import ConnectFailed, ConsumerError, Gap, GaveUp, InvalidOption, ResyncRequired, StoppedByForce
+from consumer.calls import Calls, Stop, cancel
+from consumer.errors import ConnectFailed, ConsumerError, GaveUp, InvalidOption, ResyncRequired
 from consumer.events import Events
 from consumer.feed import Address, Feed, IdleError
 from consumer.handlers import Handler, check_handler
-from consumer.inbox import Inbox
-from consumer.observe import Committed, Connected, Disconnected, Observation, Observer, Retrying, logger, notify
+from consumer.observe import (
+    Committed,
+    Connected,
+    Disconnected,
+    Observation,
+    Observer,
+    Retrying,
+    Stalled,
+    logger,
+    notify,
+)
 from consumer.outcome import Outcome
 from consumer.retry import TRIES, Patience, patience
 from consumer.schema import NOTHING_YET
+from consumer.session import consume
 from consumer.store import Store
 from consumer.streams import check_timeout
 from consumer.tls import TLS
-from consumer.worker import Call, Worker
 
 TIMEOUT_S = 30.0
 """The longest single wait for the publisher, unless the caller says otherwise."""
 
 STOP_TIMEOUT_S = 20.0
 """How long a stop waits for the commit in flight, unless the caller says otherwise. Supervisors kill after 30 s."""
-
-FORCE_GRACE_S = 2.0
-"""How long an interrupted database call may take to return."""
-
-INTERRUPT_INTERVAL_S = 0.25
-"""How long until it is interrupted again: the first time it may have been in a handler, between two statements."""
 
 BATCH_EVENTS = 8192
 """The most events of one transaction, unless the caller says otherwise: more gains little and holds the lock longer."""
@@ -50,8 +53,6 @@ WAIT_INITIAL_S, WAIT_MAX_S, WAIT_JITTER_S = 0.1, 30.0, 1.0
 
 REFUSAL_PATIENCE_S = 30.0
 """How long a PostgreSQL server may refuse a consumer that it never let in, before that is final."""
-
-Result = TypeVar("Result")
 
 
 class Consumer:
@@ -109,9 +110,8 @@ class Consumer:
         self._once = once
         self._max_attempts = max_attempts
         self._observers = tuple(observers)
-        self._stop = asyncio.Event()
-        self._force = asyncio.Event()
-        self._worker: Worker | None = None
+        self._stop = Stop()
+        self._running: Calls | None = None
         self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
         self._has_ended = False
         self._last: int | None = None  # the cursor, once it is known
@@ -132,23 +132,25 @@ class Consumer:
             StoppedByForce: the commit in flight did not end in time after a stop.
             CancelledError: it was cancelled; the database call was interrupted and has returned.
         """
-        if self._worker is not None:
+        if self._running is not None:
             raise RuntimeError("a consumer runs once: make a new one")
-        self._worker = Worker("consumer-store")
+        calls = self._running = Calls(self._store.interrupt, self._stop, self._stop_timeout)
         supervision = asyncio.create_task(self._supervise())
-        stopping = asyncio.create_task(self._stop.wait())
+        stopping = asyncio.create_task(self._stop.asked.wait())
+        watching = asyncio.create_task(calls.watch(lambda waited_s: self._notify(Stalled(waited_s))))
         try:
             await asyncio.wait({supervision, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            await _cancel(supervision)
+            await cancel(supervision)
         except asyncio.CancelledError:
-            self._force.set()
+            self._stop.forced.set()
             while not supervision.done():
                 with suppress(asyncio.CancelledError):  # once more: the worker is waited for all the same
-                    await _cancel(supervision)
+                    await cancel(supervision)
             raise
         finally:
             stopping.cancel()
-            self._worker.end()
+            watching.cancel()
+            calls.end()
             self._give_up_waiting()
         if not supervision.cancelled():
             supervision.result()
@@ -163,9 +165,7 @@ class Consumer:
 
         For the event loop's thread; from another use `loop.call_soon_threadsafe`.
         """
-        if self._stop.is_set():
-            self._force.set()
-        self._stop.set()
+        self._stop.ask()
 
     async def wait_for(self, seq: int) -> None:
         """Wait until an event is committed, to read what it changed.
@@ -252,7 +252,7 @@ class Consumer:
     async def _was_moved_on(self) -> bool:
         """Whether another consumer has moved the cursor since we said it, so that our RESUME was out of date."""
         try:
-            return (await self._call(self._store.state)).last > self._resumed_from
+            return (await self._calls.make(self._store.state)).last > self._resumed_from
         except Exception as error:
             if patience(error) is Patience.FOREVER:
                 return True  # the next session will see
@@ -262,32 +262,18 @@ class Consumer:
 
     async def _session(self) -> bool:
         """Consume from one connection. True: the publisher has closed and that is the end."""
-        last = self._resumed_from = await self._call(self._store.resume)
+        last = self._resumed_from = await self._calls.make(self._store.resume)
         self._note(last)
         async with await Feed.connect(self._address, last, self._timeout, self._context, self._tls.name) as feed:
             self._notify(Connected(str(self._address), last))
-            inbox = Inbox(2 * self._batch)
-            reading = asyncio.create_task(_read(feed, inbox))
             try:
-                await self._consume(feed, inbox)
+                await consume(feed, self._batch, partial(self._apply, feed))
             finally:
-                await _cancel(reading)
-                if not isinstance(inbox.error, ConnectFailed):  # on TLS it may turn out only now
+                if not isinstance(sys.exception(), ConnectFailed):  # on TLS it may turn out only now
                     self._failed_connects = 0
         if self._once:
             return True
         raise EOFError(f"{self._address} closed the connection")
-
-    async def _consume(self, feed: Feed, inbox: Inbox) -> None:
-        is_first = True
-        while events := await inbox.take(self._batch):
-            outcome = await self._apply(feed, events)
-            if outcome.error is not None:
-                raise _explain(outcome, is_first=is_first)
-            is_first = False
-            await feed.drain()
-        if inbox.error is not None:
-            raise inbox.error
 
     async def _apply(self, feed: Feed, events: Events) -> Outcome:
         """Commit a batch and acknowledge what is committed, even where we are cancelled meanwhile."""
@@ -295,7 +281,7 @@ class Consumer:
 
         def settle(outcome: Outcome) -> None:
             feed.acknowledge(events[: outcome.acked].seqs)
-            if outcome.error is not None and self._stop.is_set():  # nobody raises it any more
+            if outcome.error is not None and self._stop.asked.is_set():  # nobody raises it any more
                 logger.warning("what was under way at the stop failed: %s", outcome.error)
             if outcome.new:
                 self._commits += 1
@@ -304,43 +290,12 @@ class Consumer:
             took_s = time.monotonic() - began
             self._notify(Committed(outcome.new, outcome.acked, outcome.last, outcome.total, took_s))
 
-        return await self._call(lambda: self._store.apply(events, self._handler), settle)
+        return await self._calls.make(lambda: self._store.apply(events, self._handler), settle)
 
-    # The worker thread: every call to the database, one at a time.
-
-    async def _call(self, function: Callable[[], Result], settle: Callable[[Result], None] | None = None) -> Result:
-        """Call in the worker thread. A cancellation waits for the call to end, and settles it, before it passes on."""
-        assert self._worker is not None
-        call = self._worker.submit(function)
-        try:
-            await call.wait()
-        except asyncio.CancelledError:
-            await self._see_out(call)
-            if call.error is not None:
-                logger.warning("what was under way at the stop failed: %s", call.error)
-            elif settle is not None:
-                settle(call.result())
-            raise
-        if settle is not None:
-            settle(call.result())
-        return call.result()
-
-    async def _see_out(self, call: Call[Any]) -> None:
-        """Wait for the last call of a stop: patiently first, then with an interruption."""
-        force = asyncio.create_task(self._force.wait())
-        ended = asyncio.create_task(call.wait())
-        try:
-            await asyncio.wait({ended, force}, timeout=self._stop_timeout, return_when=asyncio.FIRST_COMPLETED)
-            grace_s = FORCE_GRACE_S if self._stop.is_set() else math.inf
-            while not call.is_done and grace_s > 0:
-                await asyncio.to_thread(self._store.interrupt)
-                await asyncio.wait({ended}, timeout=min(INTERRUPT_INTERVAL_S, grace_s))
-                grace_s -= INTERRUPT_INTERVAL_S
-        finally:
-            force.cancel()
-            ended.cancel()
-        if not call.is_done or isinstance(call.error, StoppedByForce):
-            raise StoppedByForce
+    @property
+    def _calls(self) -> Calls:
+        assert self._running is not None
+        return self._running
 
     # Telling others.
 
@@ -366,38 +321,3 @@ def _never_came(seq: int) -> ConsumerError:
 
 class _Again(Exception):
     """Wraps what is to be tried again, for the backoff."""
-
-
-async def _read(feed: Feed, inbox: Inbox) -> None:
-    """Move events from the socket to the queue. How it ends stands in the queue, behind them."""
-    while True:
-        try:
-            events = await feed.read()
-        except IdleError as error:
-            if inbox.is_awaited:  # otherwise it may be silent because it waits for our acknowledgements
-                return inbox.end(error)
-        except ConnectionError as error:
-            return inbox.end(error, drop=True)  # nobody is left to acknowledge them to; they will come again
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the events before it are applied
-            return inbox.end(error)
-        else:
-            if not events:
-                return inbox.end()
-            await inbox.put(events)
-
-
-def _explain(outcome: Outcome, *, is_first: bool) -> Exception:
-    """What an event that cannot be applied means. The first after RESUME is beyond the cursor if history is gone."""
-    assert outcome.error is not None
-    if isinstance(outcome.error, Gap) and is_first and outcome.acked == 0:
-        return ResyncRequired(outcome.last, outcome.error.received)
-    return outcome.error
-
-
-async def _cancel(task: asyncio.Task[Result]) -> None:
-    """Cancel a task, once, and wait until it has ended; what it ended with is left in it."""
-    if not task.cancelling():
-        task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # seen: asyncio need not complain of it

@@ -15,8 +15,8 @@ from service.databases import check_store, execute, read_last
 from service.scripted import history, in_turn, serving
 from sqlalchemy import create_engine, pool
 
-from consumer import migrate
-from consumer.observe import Retrying
+from consumer import calls, migrate
+from consumer.observe import Retrying, Stalled
 from consumer.store import Store
 from consumer.testing.session import Session
 
@@ -87,6 +87,34 @@ async def test_a_server_that_is_killed_and_started_again_is_come_back_to(own_url
         assert session.acks == list(range(session.last + 1, session.last + 1 + len(session.acks)))
     acknowledged = {seq for session in publisher.sessions for seq in session.acks}
     assert max(acknowledged) == count - 1
+
+
+async def test_a_server_that_hangs_is_told_of_and_gone_on_with(own_url, serve, run, monkeypatch):
+    """Its connection is intact, so nothing times out; the commit in flight is waited for and counts once."""
+    monkeypatch.setattr(calls, "STALL_S", 0.05)
+    with Store(own_url) as store:
+        async with serve(serving(history(3))) as publisher, run(publisher.url, store) as running:
+            session = await publisher.session(0)
+            await session.acked(2)
+            backend = psutil.Process(backend_of_the_consumer(own_url))
+            backend.suspend()
+            try:
+                await session.send_events(history(2, first=3))
+                await running.watch.until(Stalled, 2)
+            finally:
+                backend.resume()
+            await session.acked(4)
+            assert not running.watch.of(Retrying)
+    check_store(own_url, history(5))
+
+
+def backend_of_the_consumer(url: str) -> int:
+    """The process that serves the one connection of the consumer."""
+    engine = create_engine(url, poolclass=pool.NullPool)
+    with engine.connect() as connection:
+        return connection.exec_driver_sql(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'consumer'"
+        ).scalar_one()
 
 
 async def test_a_server_that_is_not_there_at_the_start_is_waited_for(own_url, server, serve, start):

@@ -1,42 +1,42 @@
-"""What a running consumer writes into the log."""
+"""What a running consumer tells of a database, or a handler, that does not answer."""
 
-import logging
+import asyncio
+import threading
 
 import pytest
 
-from consumer import observe
-from consumer.errors import Retry
-from consumer.observe import Committed, Connected, Disconnected, LogSink, Retrying
+from consumer import calls
+from consumer.observe import Stalled
+
+from .databases import check_store
+from .scripted import history, serving
 
 
-@pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, logger="consumer")
-    return caplog
+async def test_a_call_that_does_not_return_is_told_of_again_and_again(store, store_url, serve, run, monkeypatch):
+    monkeypatch.setattr(calls, "STALL_S", 0.01)
+    entered, leave = threading.Event(), threading.Event()
+
+    def handler(connection, events) -> None:
+        entered.set()
+        leave.wait()
+
+    async with serve(serving(history(3))) as publisher, run(publisher.url, store, handler) as running:
+        try:
+            await asyncio.to_thread(entered.wait)
+            told = len(running.watch.of(Stalled))  # of the calls before
+            waited_s = [(await running.watch.until(Stalled, told + count)).seconds for count in (1, 2, 3)]
+        finally:
+            leave.set()
+        assert [waited_s[1] - waited_s[0], waited_s[2] - waited_s[1]] == pytest.approx([0.01, 0.01])
+        await running.consumer.wait_for(2)
+    check_store(store_url, history(3))
 
 
-def test_each_connection_and_each_failure_has_a_line(log):
-    sink = LogSink()
-    sink(Connected("tcp://host:7000", -1))
-    sink(Disconnected("tcp://host:7000", "tcp://host:7000 was silent for 30 s"))
-    sink(Retrying(Retry("the till\n  is closed"), 1.25))
-    sink(Retrying(TimeoutError(), 0.0))
-    assert [(record.levelname, record.getMessage()) for record in log.records] == [
-        ("INFO", "connected to tcp://host:7000, resuming after -1"),
-        ("INFO", "tcp://host:7000: tcp://host:7000 was silent for 30 s"),
-        ("WARNING", "the till is closed; trying again in 1.2 s"),
-        ("WARNING", "TimeoutError; trying again in 0.0 s"),
-    ]
-
-
-def test_progress_has_a_line_now_and_then_and_not_for_each_batch(log, monkeypatch):
-    now_s = 100.0
-    monkeypatch.setattr(observe.time, "monotonic", lambda: now_s)
-    sink = LogSink()
-    for last in range(5):
-        sink(Committed(new=1, acked=1, last=last, total=0, seconds=0.1))
-    assert not log.records
-    now_s += 2 * observe.PROGRESS_INTERVAL_S
-    sink(Committed(new=15, acked=15, last=19, total=0, seconds=0.1))
-    sink(Committed(new=1, acked=1, last=20, total=0, seconds=0.1))
-    assert [record.getMessage() for record in log.records] == ["at event 19, 1 events/s"]
+async def test_a_consumer_that_has_nothing_to_do_is_not_stalled(sqlite_store, serve, run, monkeypatch):
+    monkeypatch.setattr(calls, "STALL_S", 0.0)  # it looks at each turn of the loop
+    async with serve(serving(history(3))) as publisher, run(publisher.url, sqlite_store) as running:
+        await running.consumer.wait_for(2)
+        told = len(running.watch.of(Stalled))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert len(running.watch.of(Stalled)) == told

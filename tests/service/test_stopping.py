@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from consumer import feed, service
+from consumer import calls, feed, service
 from consumer.errors import StoppedByForce
 from consumer.observe import Committed, Connected, Retrying
 from consumer.service import Consumer
@@ -188,7 +188,7 @@ async def test_a_publisher_that_is_still_sending_when_the_consumer_leaves_gets_i
 async def test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeout(
     store, store_url, serve, run, monkeypatch
 ):
-    monkeypatch.setattr(service, "FORCE_GRACE_S", 0.05)
+    monkeypatch.setattr(calls, "FORCE_GRACE_S", 0.05)
     handler = Handler()
     try:
         async with serve(serving(history(3))) as publisher:
@@ -205,7 +205,7 @@ async def test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeou
 
 
 async def test_a_second_stop_does_not_wait_for_the_stop_timeout(sqlite_store, serve, run, monkeypatch):
-    monkeypatch.setattr(service, "FORCE_GRACE_S", 0.05)
+    monkeypatch.setattr(calls, "FORCE_GRACE_S", 0.05)
     handler = Handler()
     try:
         async with serve(serving(history(3))) as publisher:

@@ -7,13 +7,14 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from consumer import observe
-from consumer.observe import Committed, Connected, Disconnected, LogSink, Retrying, notify
+from consumer.observe import Committed, Connected, Disconnected, LogSink, Retrying, Stalled, notify
 
 ALL = [
     Connected("tcp://h:1", 4),
     Committed(2, 3, 9, 100, 0.5),
     Disconnected("tcp://h:1", "silent"),
     Retrying(ValueError("no"), 1.0),
+    Stalled(30.0),
 ]
 
 
@@ -59,12 +60,14 @@ def test_connections_and_failures_are_written_in_one_line_each(caplog, clock) ->
     sink(Retrying(ConnectionResetError("gone\n  away"), 2.345))
     sink(Retrying(OperationalError("SELECT 1", {}, Exception("no\nserver")), 0.0))
     sink(Retrying(EOFError(), 0.0))
+    sink(Stalled(60.0))
     assert lines(caplog) == [
         ("INFO", "connected to tcp://h:1, resuming after -1"),
         ("INFO", "tcp://h:1: was silent for 30 s"),
         ("WARNING", "gone away; trying again in 2.3 s"),
         ("WARNING", "no server; trying again in 0.0 s"),
         ("WARNING", "EOFError; trying again in 0.0 s"),
+        ("WARNING", "neither the database nor the handler has answered for 60 s"),
     ]
 
 
