@@ -25,6 +25,7 @@ from consumer.publish.limits import WINDOW
 from consumer.publish.listen import server_tls
 from consumer.publish.server import Publisher
 from consumer.publish.view import ConsoleHandler, draw
+from consumer.words import why
 
 STOPPED_BY_FORCE = 21
 """The exit code where a stop did not come to an end."""
@@ -90,7 +91,7 @@ def serve(
     try:
         publisher = Publisher(journal, host, port, window=window, follow=not no_follow, tls=tls)
     except OSError as error:
-        raise InvalidOption(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+        raise InvalidOption(f"cannot listen at {host} port {port}: {why(error)}") from error
     with publisher, _logging(console):
         asyncio.run(_serve(publisher, console))
 
