@@ -275,8 +275,9 @@ class Consumer:
                 if not isinstance(inbox.error, ConnectFailed):  # on TLS it may turn out only now
                     self._failed_connects = 0
         if self._once:
+            self._notify(Disconnected(str(self._address), feed.end))
             return True
-        raise EOFError(f"{self._address} closed the connection")
+        raise EOFError(f"{self._address} {feed.end}")
 
     async def _consume(self, feed: Feed, inbox: Inbox) -> None:
         is_first = True

@@ -1,4 +1,4 @@
-"""How messages put things: a count with its noun, an error that says nothing of itself, several lines as one."""
+"""How messages put things: a count with its noun, the last event, an error's own words, several lines as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from __future__ import annotations
 def counted(number: int, noun: str) -> str:
     """Say how many there are: `1 event`, `2 events`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def last_event(head: int) -> str:
+    """Say which event is the last, where -1 stands for none."""
+    return "there is no event yet" if head < 0 else f"the last event is {head}"
 
 
 def one_line(text: object) -> str:

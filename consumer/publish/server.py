@@ -186,7 +186,7 @@ class Publisher:
             return
         peer = _show(address)
         if len(self._sessions) >= self._connections_max:
-            _log.warning("%s: refused, since %d are connected already", peer, self._connections_max)
+            _log.warning("%s: refused, since %d connected already is the limit", peer, self._connections_max)
             sock.close()
             return
         sock.setblocking(False)

@@ -16,7 +16,9 @@ from consumer.publish.channel import Channel, open_channel
 from consumer.publish.extent import answer
 from consumer.publish.limits import ACKS_SPARE, Limits
 from consumer.publish.source import Source
+from consumer.tls import begins_handshake, is_plain
 from consumer.wire import LINE_BYTES_MAX, Snapshot, decode_acks, encode_control, parse_resume
+from consumer.words import why
 
 _log = logging.getLogger("consumer.publish")
 
@@ -89,18 +91,23 @@ class Session:
         except* (Ended, JournalUnusable) as ended:
             reason = str(ended.exceptions[0])
         except* OSError as failed:
-            reason = self._explain(failed.exceptions[0])
+            reason = self._explain(failed.exceptions[0], in_handshake=channel is None)
         finally:
             self._source.unlisten(self._news.set)
             if channel is not None:
                 await channel.close()
         return reason
 
-    def _explain(self, error: BaseException) -> str:
+    def _explain(self, error: BaseException, *, in_handshake: bool) -> str:
         if self.cursor is None and type(error) is TimeoutError:
             return f"no RESUME within {self._limits.handshake_s:g} s"
-        kind = "TLS refused" if isinstance(error, ssl.SSLError) else "connection lost"
-        return f"{kind}: {error or type(error).__name__}"
+        if is_plain(error):
+            return "TLS refused: it speaks none"
+        if isinstance(error, ssl.SSLError):
+            return f"TLS refused: {why(error)}"
+        if in_handshake:
+            return f"connection lost in the TLS handshake: {why(error)}; perhaps it does not accept our certificate"
+        return f"connection lost: {why(error)}"
 
     # What the consumer says.
 
@@ -116,6 +123,8 @@ class Session:
         try:
             last = parse_resume(line + newline)
         except MalformedFrame as error:
+            if begins_handshake(error.line):
+                raise Ended("it speaks TLS, which is not served here") from None
             raise Ended(f"it said {error.line[:LINE_BYTES_MAX]!r} instead of RESUME") from None
         if last > self._source.journal.extent.head or not self._follow:
             await self._source.catch_up()  # the journal may be ahead of what we know of it

@@ -424,7 +424,7 @@ async def test_beyond_the_limit_on_connections_a_new_one_is_closed(
         await first.hear(len(lines(0, 3)))
         await until(lambda: len(publisher._sessions) == 2, patience_s)
         assert await (await meet(publisher.port, b"RESUME -1\n")).hear_all() == b""
-        assert "refused, since 2 are connected already" in log.text
+        assert "refused, since 2 connected already is the limit" in log.text
         await second.close()
         await until(lambda: len(publisher._sessions) == 1, patience_s)
         third = await meet(publisher.port, b"RESUME -1\n")
