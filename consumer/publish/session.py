@@ -7,7 +7,6 @@ for in turn. Whatever ends the connection raises `Ended`, whose text goes to the
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 
@@ -15,12 +14,11 @@ from consumer.errors import JournalUnusable, MalformedFrame
 from consumer.publish.channel import Channel, open_channel
 from consumer.publish.extent import answer
 from consumer.publish.limits import ACKS_SPARE, Limits
+from consumer.publish.observe import Observer, Resumed
 from consumer.publish.source import Source
 from consumer.tls import begins_handshake, is_plain
 from consumer.wire import LINE_BYTES_MAX, Snapshot, decode_acks, encode_control, parse_resume
 from consumer.words import why
-
-_log = logging.getLogger("consumer.publish")
 
 
 class Ended(Exception):
@@ -36,6 +34,7 @@ class Session:
         window: how many events may be unacknowledged.
         peer: its address, for the log.
         follow: whether to wait for new events once all is acknowledged.
+        tell: called when the consumer has said RESUME.
 
     Attributes:
         peer: its address.
@@ -43,7 +42,7 @@ class Session:
         sent: the highest event that was sent, or that the consumer had before.
     """
 
-    def __init__(self, source: Source, limits: Limits, window: int, *, peer: str, follow: bool) -> None:
+    def __init__(self, source: Source, limits: Limits, window: int, *, peer: str, follow: bool, tell: Observer) -> None:
         self.peer = peer
         self.cursor: int | None = None
         self.sent = -1
@@ -51,6 +50,7 @@ class Session:
         self._limits = limits
         self._window = window
         self._follow = follow
+        self._tell = tell
         self._offset = 0  # where the line after `sent` begins, in the file of this generation:
         self._generation = 0
         self._acks_left = ACKS_SPARE
@@ -139,7 +139,7 @@ class Session:
         self.sent = last
         self._place()
         self.cursor = last
-        _log.info("%s: resumes after event %d of %d", self.peer, last, extent.head)
+        self._tell(Resumed(self.peer, last, extent.head))
         return rest
 
     async def _receive(self, channel: Channel, buffer: bytes) -> None:
