@@ -29,11 +29,13 @@ from consumer.errors import DatabaseUnusable, InvalidOption, NotReady, StoppedBy
 from consumer.handlers import Handler
 from consumer.live import LogFormat
 from consumer.observe import logger
+from consumer.output import abandon, complain, watched_stdout
 from consumer.publish.commands import journal_app, serve
 from consumer.retry import is_busy, is_database_error
 from consumer.service import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
 from consumer.store import Store
 from consumer.tls import TLS
+from consumer.words import counted, why
 
 app = typer.Typer(
     name="consumer",
@@ -90,7 +92,7 @@ def status(
     if as_json:
         typer.echo(json.dumps(asdict(found)))
     else:
-        typer.echo(f"last {found.last}, total {found.total}, {found.ledger_rows} ledger rows")
+        typer.echo(f"last {found.last}, total {found.total}, {counted(found.ledger_rows, 'ledger row')}")
         typer.echo(f"revision {found.revision or 'none recorded'}, head {found.head}")
     if found.revision != found.head:
         raise NotReady(
@@ -200,8 +202,7 @@ async def _run_until_stopped(consumer: Consumer, screen: ExitStack, force_s: flo
     except StoppedByForce as error:
         # The worker thread may never return: nothing may wait for it, or close the store under it.
         screen.close()
-        typer.echo(f"consumer: {exits.explain(error)}", err=True)
-        sys.stderr.flush()
+        complain(f"consumer: {exits.explain(error)}")
         os._exit(exits.exit_code(error))
 
 
@@ -219,9 +220,16 @@ def _load_handler(name: str) -> Handler:
 
 def main() -> NoReturn:
     """Run the command and leave with its exit code."""
-    try:
-        code = app(standalone_mode=False)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it ends in one line and an exit code
-        code = exits.exit_code(error)
-        typer.echo(f"consumer: {exits.explain(error)}", err=True)
+    complaint: str | None = None
+    with watched_stdout() as output:
+        try:
+            code = app(standalone_mode=False)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it ends in one line and an exit code
+            code, complaint = exits.exit_code(error), exits.explain(error)
+    if output is not None and output.failure is not None:
+        abandon(sys.stdout)
+        if code in (0, None, exits.UNEXPECTED):
+            code, complaint = exits.UNEXPECTED, f"standard output cannot be written: {why(output.failure)}"
+    if complaint is not None:
+        complain(f"consumer: {complaint}")
     sys.exit(code)

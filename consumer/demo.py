@@ -1,7 +1,9 @@
 """The story that this package exists for: a consumer is killed between commit and ACK, and nothing is counted twice.
 
-A publisher and two consumers in turn are real processes on loopback; each tells what it does through one pipe, in the
-order in which it happens, and this process puts it into words, sends the SIGKILL and checks the database at the end.
+A journal is served by this package's publisher; a consumer is killed, and the next one goes on where its database is.
+At last a publisher that knows no RESUME sends everything once more. All of them are real processes on loopback; each
+tells what it does through one pipe, in the order in which it happens, and this process puts it into words, sends the
+SIGKILL and compares journal and database at the end.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
@@ -24,10 +28,12 @@ from rich.table import Table
 from consumer.events import Event
 from consumer.lab.session import run_client
 from consumer.lab.shim import open_store, state
-from consumer.wire import encode_event, parse_resume
+from consumer.publish import Appender, Publisher
+from consumer.publish.observe import Closed, Observation, Resumed
+from consumer.wire import decode
 
 EVENTS: list[Event] = [(0, 12), (1, -3), (2, 7), (3, -5), (4, 1)]
-"""What the publisher has to say."""
+"""What the journal holds."""
 
 FATAL_SEQ = 1
 """The event after whose commit, and before whose ACK, the first consumer is killed."""
@@ -45,47 +51,54 @@ def run_demo(console: Console) -> bool:
         console: where to.
 
     Returns:
-        Whether the database held the publisher's events, each once, at the end.
+        Whether the database held the journal's events, each once, at the end.
 
     Raises:
         TimeoutError: a process did not do its part in time.
     """
     with TemporaryDirectory(prefix="consumer-demo-") as folder:
-        path = str(Path(folder) / "store.db")
+        journal, store = Path(folder) / "events.journal", Path(folder) / "store.db"
+        with Appender(journal) as appender:
+            appender.append(EVENTS)
         heard, told = _processes.Pipe(duplex=False)
-        with heard, told, _process(_publish, told) as publisher:
-            port = _wait_for("listening", heard, console)
-            with _process(_consume, port, path, FATAL_SEQ, told) as first:
-                _say(console, "consumer 1", f"started as process {first.pid}, on a new file")
-                _wait_for("parked", heard, console)
-                first.kill()
-                first.join(STEP_TIMEOUT_S)
-                _say(
-                    console, "consumer 1", f"[bold red]killed with SIGKILL[/] after commit {FATAL_SEQ}, before its ACK"
-                )
-            with _process(_consume, port, path, None, told) as second:
-                _say(console, "consumer 2", f"started as process {second.pid}, on the same file")
-                _wait_for("ended", heard, console)
-                second.join(STEP_TIMEOUT_S)
-            publisher.join(STEP_TIMEOUT_S)
-        return _check(console, path)
+        with heard, told:
+            with _process(_publish, journal, told):
+                port = _retell(heard, console, "listens")
+                with _process(_consume, "consumer 1", port, store, FATAL_SEQ, told) as first:
+                    _retell(heard, console, "waits")
+                    first.kill()
+                    first.join(STEP_TIMEOUT_S)
+                    _say(
+                        console,
+                        "consumer 1",
+                        f"[bold red]killed with SIGKILL[/] after commit {FATAL_SEQ}, before its ACK",
+                    )
+                    _retell(heard, console, "closed")
+                with _process(_consume, "consumer 2", port, store, None, told):
+                    _retell(heard, console, "ended", "closed")
+            with _process(_publish_plainly, journal, told):
+                port = _retell(heard, console, "listens")
+                with _process(_consume, "consumer 3", port, store, None, told):
+                    _retell(heard, console, "ended", "closed")
+        return _check(console, journal, store)
 
 
-def _check(console: Console, path: str) -> bool:
-    """Compare the database with what the publisher sent, from outside of both."""
-    con = sqlite3.connect(path)
+def _check(console: Console, journal: Path, store: Path) -> bool:
+    """Compare the database with the journal, from outside of all processes."""
+    con = sqlite3.connect(store)
     try:
         rows = con.execute("SELECT seq, delta FROM ledger ORDER BY seq").fetchall()
         last, total = state(con)
     finally:
         con.close()
-    wanted_total = sum(delta for _, delta in EVENTS)
-    table = Table("", "publisher", "database", title="check")
-    table.add_row("events", _show(EVENTS), _show(rows))
-    table.add_row("last", str(EVENTS[-1][0]), str(last))
+    events, _, _ = decode(journal.read_bytes())
+    wanted_last, wanted_total = events[-1][0], sum(delta for _, delta in events)
+    table = Table("", "journal", "database", title="check")
+    table.add_row("events", _show(events), _show(rows))
+    table.add_row("last", str(wanted_last), str(last))
     table.add_row("total", str(wanted_total), str(total))
     console.print(table)
-    holds = rows == EVENTS and (last, total) == (EVENTS[-1][0], wanted_total)
+    holds = rows == events and (last, total) == (wanted_last, wanted_total)
     console.print(
         "[bold green]holds[/]: every event is there, each counted once"
         if holds
@@ -99,22 +112,24 @@ def _show(events: list[Event]) -> str:
 
 
 def _say(console: Console, who: str, what: str) -> None:
-    console.print(f"[bold]{who:<10}[/]  {what}", soft_wrap=True, highlight=False)
+    console.print(f"[bold]{who:<11}[/]  {what}", soft_wrap=True, highlight=False)
 
 
-def _wait_for(wanted: str, heard: Connection, console: Console) -> int:
-    """Retell what the processes tell, up to a certain thing, and give its number."""
+def _retell(heard: Connection, console: Console, *wanted: str) -> int:
+    """Retell what the processes tell until all that is wanted has happened, and give the last one's number."""
+    missing = set(wanted)
     while heard.poll(STEP_TIMEOUT_S):
-        who, what, number, text = heard.recv()
+        who, text, what, number = heard.recv()
         _say(console, who, text)
-        if what == wanted:
+        missing.discard(what)
+        if not missing:
             return int(number)
     raise TimeoutError(f"the demo came to a halt: nothing was heard for {STEP_TIMEOUT_S:.0f} s")
 
 
 @contextmanager
-def _process(target: object, *args: object) -> Iterator[BaseProcess]:
-    process = _processes.Process(target=target, args=args)  # type: ignore[arg-type]  # two targets of unlike arguments
+def _process(part: Callable[..., None], *args: object) -> Iterator[BaseProcess]:
+    process = _processes.Process(target=_play, args=(part, *args))
     resource_tracker.ensure_running()  # which unblocks the signal on its own start
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
@@ -128,86 +143,79 @@ def _process(target: object, *args: object) -> Iterator[BaseProcess]:
             process.join()
 
 
-def _parent() -> BaseProcess:
-    """The process that tells the story. The others do not outlive it, however it ends."""
+# What the other processes do.
+
+
+def _play(part: Callable[..., None], *args: object) -> None:
+    """Play a part, and do not outlive the process that tells the story, however that ends."""
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    part(*args)
+
+
+def _leave_with_parent() -> None:
     parent = parent_process()
-    assert parent is not None, "called in a child only"
-    return parent
+    assert parent is not None  # called in a child only
+    parent.join()
+    os._exit(0)
 
 
-# The consumer's process.
+def _tell(told: Connection, who: str, text: str, what: str = "", number: int = 0) -> None:
+    with suppress(BrokenPipeError):  # nobody listens any more
+        told.send((who, text, what, number))
 
 
-def _consume(port: int, path: str, fatal_seq: int | None, told: Connection) -> None:
+def _consume(name: str, port: int, store: Path, fatal_seq: int | None, told: Connection) -> None:
     """Run the contract's client. The first one stops between commit and ACK, to be killed right there."""
-    name = "consumer 1" if fatal_seq is not None else "consumer 2"
-    con = open_store(path)
+    con = open_store(store)
     last, _ = state(con)
     con.close()
-    told.send((name, "started", last, f"says RESUME {last}: that is what its database holds"))
+    file = "a new file" if last < 0 else "the same file"
+    _tell(told, name, f"starts as process {os.getpid()} on {file}, says RESUME {last}: that is what the file holds")
+    known: list[str] = []
 
     def before_ack(seq: int) -> None:
         if seq <= last:
-            told.send(
-                (name, "known", seq, f"[bold]recognises event {seq}[/], does not count it again, acknowledges it")
-            )
+            known.append(str(seq))
+        elif seq == fatal_seq:
+            _tell(told, name, f"has committed event {seq}, is about to send ACK {seq} …", "waits")
+            signal.pause()  # until the SIGKILL
         else:
-            told.send((name, "committed", seq, f"has committed event {seq}"))
-        if seq == fatal_seq:
-            told.send((name, "parked", seq, f"is about to send ACK {seq} …"))
-            _parent().join(STEP_TIMEOUT_S)  # until the SIGKILL
-            raise SystemExit  # left alone
+            _tell(told, name, f"has committed event {seq}")
 
-    last_now, total = asyncio.run(run_client("127.0.0.1", port, path, STEP_TIMEOUT_S, before_ack))
-    told.send((name, "ended", last_now, f"ends in good order: last {last_now}, total {total}"))
+    last_now, total = asyncio.run(run_client("127.0.0.1", port, store, STEP_TIMEOUT_S, before_ack))
+    if known:
+        _tell(told, name, f"[bold]recognises events {', '.join(known)}[/], acknowledges each, counts none again")
+    _tell(told, name, f"ends in good order: last {last_now}, total {total}", "ended")
 
 
-# The publisher's process: it sends again whatever was not acknowledged to it.
+def _publish(journal: Path, told: Connection) -> None:
+    """Serve the journal, as `consumer serve --no-follow --window 1` does."""
+
+    def observe(observation: Observation) -> None:
+        match observation:
+            case Resumed(last=last):
+                _tell(told, "publisher", f"hears RESUME {last}, sends event {last + 1} next")
+            case Closed(acknowledged=int(acknowledged), sent=sent) if acknowledged == sent:
+                _tell(told, "publisher", f"has ACK {acknowledged}, the last: [bold]nothing was sent twice[/]", "closed")
+            case Closed(acknowledged=int(acknowledged), sent=sent):
+                text = f"lost its consumer: event {sent} was sent, but ACK {acknowledged} is the last that came"
+                _tell(told, "publisher", text, "closed")
+
+    with Publisher(journal, window=1, follow=False, observers=[observe]) as publisher:
+        text = f"serves {publisher.extent} of its journal, one at a time, at 127.0.0.1:{publisher.port}"
+        _tell(told, "publisher", text, "listens", publisher.port)
+        asyncio.run(publisher.run(asyncio.Event()))
 
 
-def _publish(told: Connection) -> None:
-    asyncio.run(_serve(told))
-
-
-async def _serve(told: Connection) -> None:
-    unacknowledged = list(EVENTS)
-    finished = asyncio.Event()
-    sent: set[int] = set()
-
-    def tell(text: str, what: str = "", number: int = 0) -> None:
-        with suppress(BrokenPipeError):  # nobody listens any more
-            told.send(("publisher", what, number, text))
-
-    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said = b""
-        with suppress(ConnectionError):
-            said = await reader.readline()
-        if not said:  # it was killed before it could say anything
-            writer.close()
-            return
-        parse_resume(said)
-        while unacknowledged:
-            seq, delta = unacknowledged[0]
-            again = "[bold]again[/], since no ACK came for it" if seq in sent else ""
-            tell(f"sends EVENT {seq} {delta:+} {again}".rstrip())
-            sent.add(seq)
-            writer.write(encode_event(seq, delta))
-            answer = b""
-            with suppress(ConnectionError):
-                answer = await reader.readline()
-            if not answer:
-                tell(f"lost its consumer; event {seq} is not acknowledged")
-                break
-            tell(f"has {answer.decode().strip()}")
-            del unacknowledged[0]
-        writer.close()
-        if not unacknowledged:
-            finished.set()
-
-    server = await asyncio.start_server(serve_one, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    tell(f"listens on 127.0.0.1:{port} with {len(EVENTS)} events", "listening", port)
-    # Nobody is left to tell anything to: not even how this process ends.
-    asyncio.get_running_loop().add_reader(_parent().sentinel, os._exit, 0)
-    async with server:
-        await finished.wait()
+def _publish_plainly(journal: Path, told: Connection) -> None:
+    """Be a publisher that knows no RESUME: the journal's file from its first line, for whoever comes."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        text = "knows no RESUME, sends the journal [bold]from its first line again[/]"
+        _tell(told, "publisher 2", text, "listens", door.getsockname()[1])
+        peer, _ = door.accept()
+    with suppress(OSError), peer, peer.makefile("rb") as said:  # at Ctrl-C its consumer is killed a moment before it
+        said.readline()  # RESUME, whatever that may be
+        peer.sendall(journal.read_bytes())
+        peer.shutdown(socket.SHUT_WR)
+        acks = said.read().decode().splitlines()
+        _tell(told, "publisher 2", f"has {', '.join(acks)}", "closed")

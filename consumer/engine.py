@@ -75,6 +75,10 @@ def parse_url(text: str | URL) -> URL:
         InvalidURL: it is none, or of another database or driver.
     """
     try:
+        str(text).encode()
+    except UnicodeEncodeError:
+        raise InvalidURL("this database URL cannot be used: it holds bytes that are no UTF-8") from None
+    try:
         url = make_url(text)
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
         usable = url.drivername in _DRIVERS.values() and _is_usable(url)

@@ -6,6 +6,8 @@ codes are is not written here: `service.py` and `cli.py` hold the one table of e
 
 from __future__ import annotations
 
+from consumer.words import counted, last_event
+
 SHOWN_BYTES = 80
 """How much of a malformed line a message shows."""
 
@@ -116,7 +118,7 @@ class CursorAhead(ConsumerError):
 
     def __str__(self) -> str:
         return (
-            f"the cursor is at {self.last}, but the publisher's last event is {self.head}: "
+            f"the cursor is at {self.last}, but at the publisher {last_event(self.head)}: "
             "it lost events or is another stream; check the address and restore the publisher"
         )
 
@@ -214,7 +216,7 @@ class GaveUp(ConsumerError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"gave up after {self.attempts} attempts to connect: {self.reason}"
+        return f"gave up after {counted(self.attempts, 'attempt')} to connect: {self.reason}"
 
 
 class TLSRefused(ConsumerError):
@@ -284,6 +286,6 @@ class BadInput(ConsumerError, ValueError):
 
     def __str__(self) -> str:
         return (
-            f"line {self.number}: {self.reason}; {self.appended} events before it were appended, the journal's "
-            f"last event is {self.head}: correct the line and give it again with what follows it"
+            f"line {self.number}: {self.reason}; {counted(self.appended, 'event')} appended before it, "
+            f"{last_event(self.head)}: correct the line and give it again with what follows it"
         )

@@ -7,6 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consumer import errors
 from consumer.retry import is_database_error
+from consumer.words import one_line
 
 UNEXPECTED = 1
 USAGE = 2
@@ -62,8 +63,3 @@ def explain(error: BaseException) -> str:
 def reason(error: BaseException) -> str:
     """Give what a driver said, in one line and without SQLAlchemy's frame around it."""
     return one_line(error.orig if isinstance(error, DBAPIError) else error)
-
-
-def one_line(text: object) -> str:
-    """Fold a text that may have several lines."""
-    return " ".join(str(text).split())

@@ -30,6 +30,7 @@ from consumer.events import Events
 from consumer.points import Point
 from consumer.streams import close_after_error, close_writer
 from consumer.wire import Ahead, Control, Snapshot, Truncated, decode_events, encode_acks, encode_resume
+from consumer.words import one_line
 
 CHUNK_BYTES = 256 * 1024
 """The most that is read at once: some ten thousand events. asyncio buffers twice as much at the most."""
@@ -202,6 +203,13 @@ class Feed:
         except OSError as error:
             raise self._breakage(error) from error
 
+    @property
+    def end(self) -> str:
+        """How the publisher has ended it, for the log. Over TCP an empty stream is a good one."""
+        if self._has_begun or self._address.uses_tls:
+            return "closed the connection"
+        return "closed the connection without a word; if it speaks TLS, give tls://"
+
     async def _take_leave(self) -> None:
         """End our side and read on until the publisher ends its own, within a bound.
 
@@ -241,7 +249,8 @@ class Feed:
 
     def _check_end(self) -> None:
         if self._rest:
-            raise ConnectionResetError(f"{self._address} closed in the middle of a frame")
+            how = "answers in TLS; give tls://" if tls.is_alert(self._rest) else "closed in the middle of a frame"
+            raise ConnectionResetError(f"{self._address} {how}")
         ssl_object = self._writer.get_extra_info("ssl_object")
         if ssl_object is not None and not self._has_begun and not tls.was_closed_properly(ssl_object):
             raise self._early_end()
@@ -270,7 +279,10 @@ def _connect_failure(address: Address, error: BaseException, timeout: float) -> 
         return _refusal(address, error)
     if isinstance(error, TimeoutError):
         return ConnectFailed(f"{address} did not answer within {timeout:g} s")
-    return ConnectFailed(f"{address} cannot be reached: {error or type(error).__name__}")
+    hint = ""
+    if address.uses_tls and (tls.is_plain(error) or isinstance(error, ConnectionResetError | EOFError)):
+        hint = "; perhaps it does not speak TLS, and tcp:// is meant"
+    return ConnectFailed(f"{address} cannot be reached: {one_line(error) or type(error).__name__}{hint}")
 
 
 def _refusal(address: Address, error: BaseException) -> TLSRefused:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 logger = logging.getLogger("consumer")
 
@@ -89,6 +89,7 @@ class Stalled:
 
 Observation: TypeAlias = Connected | Committed | Disconnected | Retrying | Stalled
 Observer: TypeAlias = Callable[[Observation], None]
+Observed = TypeVar("Observed")
 
 
 class LogSink:
@@ -123,8 +124,8 @@ class LogSink:
             self._since, self._new = time.monotonic(), 0
 
 
-def notify(observers: tuple[Observer, ...], observation: Observation) -> None:
-    """Tell every observer; none can disturb the others or the consumer."""
+def notify(observers: tuple[Callable[[Observed], None], ...], observation: Observed) -> None:
+    """Tell every observer; none can disturb the others or who is observed."""
     for observer in observers:
         try:
             observer(observation)

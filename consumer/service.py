@@ -272,8 +272,9 @@ class Consumer:
                 if not isinstance(sys.exception(), ConnectFailed):  # on TLS it may turn out only now
                     self._failed_connects = 0
         if self._once:
+            self._notify(Disconnected(str(self._address), feed.end))
             return True
-        raise EOFError(f"{self._address} closed the connection")
+        raise EOFError(f"{self._address} {feed.end}")
 
     async def _apply(self, feed: Feed, events: Events) -> Outcome:
         """Commit a batch and acknowledge what is committed, even where we are cancelled meanwhile."""

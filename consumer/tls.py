@@ -70,6 +70,21 @@ def is_refusal(error: BaseException) -> bool:
     return "ALERT" in reason and any(word in reason for word in _ABOUT_CERTIFICATES)
 
 
+def is_plain(error: BaseException) -> bool:
+    """Say whether what the peer sent to begin with is no TLS."""
+    return isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER"
+
+
+def begins_handshake(data: bytes) -> bool:
+    """Say whether this is how a TLS client begins."""
+    return data.startswith(b"\x16\x03")
+
+
+def is_alert(data: bytes) -> bool:
+    """Say whether this is what a TLS server says to whom it does not understand."""
+    return data.startswith(b"\x15\x03")
+
+
 def was_closed_properly(ssl_object: ssl.SSLObject) -> bool:
     """Say whether the peer ended the connection with a close_notify, and not merely by its disappearance."""
     try:

@@ -1,8 +1,7 @@
 """The only one who writes a journal: appends whole events under a lock, and reports none before it is on disk.
 
-Opening repairs what a killed writer or a power cut left behind: the end of the file is validated, and cut at the first
-line that is not the next event. No whole good line is ever cut, since a publisher may have sent it; so an append that
-fails half-way leaves the file as it is, and the next opening decides what is there.
+Opening repairs what a killed writer or a power cut left behind (`repair.py`). An append that fails half-way leaves the
+file as it is, since a publisher may have sent its whole lines already; the next opening decides what is there.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
 from typing import Self
@@ -20,37 +18,16 @@ from typing import Self
 from consumer.errors import JournalUnusable
 from consumer.events import Event, check_event
 from consumer.publish import files
-from consumer.publish.extent import APPEND_BYTES_MAX, Damage, Extent, extend, survey
+from consumer.publish.extent import APPEND_BYTES_MAX, Damage, Extent, extend
+from consumer.publish.repair import Cut, repair
 from consumer.wire import encode_event
+from consumer.words import why
 
 LOCK_WAIT_S = 2.0
 """How long opening waits for another writer: long enough for one that is just ending."""
 
 LOCK_RETRY_S = 0.02
 """How often it looks meanwhile; `flock` itself knows no bound."""
-
-SHOWN_BYTES = 48
-"""How much of what was cut a message shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What opening a journal for append has cut off.
-
-    Attributes:
-        offset: where, in bytes; the file ends there now.
-        size: how many bytes.
-        reason: why they are no events of this journal.
-        found: the first of them.
-    """
-
-    offset: int
-    size: int
-    reason: str
-    found: bytes
-
-    def __str__(self) -> str:
-        return f"cut {self.size} bytes at byte {self.offset} ({self.found!r}): {self.reason}"
 
 
 class Appender:
@@ -75,7 +52,7 @@ class Appender:
         self._descriptor = _open_locked(self.path, lock_wait_s)
         self._failed = False
         try:
-            self._extent = self._repair()
+            self._extent, self.cut = repair(self.path, self._descriptor)
             self._size = self._extent.end
         except BaseException as error:
             self.close()
@@ -83,7 +60,7 @@ class Appender:
                 advice = "that is more than a torn append, so nothing was cut; restore it from a copy"
                 raise JournalUnusable(self.path, f"{error}; {advice}") from error
             if isinstance(error, OSError):
-                raise JournalUnusable(self.path, error.strerror or str(error)) from error
+                raise JournalUnusable(self.path, why(error)) from error
             raise
 
     @property
@@ -164,15 +141,11 @@ class Appender:
         self._failed = True  # until it has gone well
         try:
             self._check_unchanged()
-            left = memoryview(piece)
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            files.write_all(self._descriptor, piece)
             files.sync_file(self._descriptor)
             self._size += len(piece)
         except OSError as error:
-            reason = (
-                f"an append failed: {error.strerror or error}; mend that and append again what comes after its head"
-            )
+            reason = f"an append failed: {why(error)}; mend that and append again what comes after its head"
             raise JournalUnusable(self.path, reason) from error
         self._failed = False
 
@@ -185,21 +158,6 @@ class Appender:
             reason = f"it was {self._size} bytes long and is {size}: another program writes to it without the lock"
             raise JournalUnusable(self.path, reason)
 
-    def _repair(self) -> Extent:
-        """Validate the end, cut off what is no event, and make durable what is left."""
-        size = os.fstat(self._descriptor).st_size
-        extent, fault = survey(self._read, size)
-        if size > extent.end:
-            found = self._read(extent.end, SHOWN_BYTES)
-            self.cut = Cut(extent.end, size - extent.end, fault or "the last line is unfinished", found)
-            os.ftruncate(self._descriptor, extent.end)
-        files.sync_file(self._descriptor)
-        files.sync_folder(self.path)
-        return extent
-
-    def _read(self, offset: int, size: int) -> bytes:
-        return os.pread(self._descriptor, size, offset)
-
 
 def _open_locked(path: str, wait_s: float) -> int:
     """Open the file that the path leads to once the lock is ours: whoever replaces it holds the lock meanwhile."""
@@ -211,7 +169,7 @@ def _open_locked(path: str, wait_s: float) -> int:
                 return descriptor
         except OSError as error:
             os.close(descriptor)
-            raise JournalUnusable(path, error.strerror or str(error)) from error
+            raise JournalUnusable(path, why(error)) from error
         os.close(descriptor)
         if time.monotonic() >= deadline:
             raise JournalUnusable(path, "another program is appending to it; wait for it to end")

@@ -25,6 +25,7 @@ from consumer.publish.limits import WINDOW
 from consumer.publish.listen import server_tls
 from consumer.publish.server import Publisher
 from consumer.publish.view import ConsoleHandler, draw
+from consumer.words import counted, last_event, why
 
 STOPPED_BY_FORCE = 21
 """The exit code where a stop did not come to an end."""
@@ -89,8 +90,8 @@ def serve(
     console = Console(stderr=True, highlight=False)
     try:
         publisher = Publisher(journal, host, port, window=window, follow=not no_follow, tls=tls)
-    except OSError as error:
-        raise InvalidOption(f"cannot listen at {host} port {port}: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # what can be no host's name is the latter
+        raise InvalidOption(f"cannot listen at {host!r} port {port}: {why(error)}") from error
     with publisher, _logging(console):
         asyncio.run(_serve(publisher, console))
 
@@ -127,8 +128,7 @@ async def _serve(publisher: Publisher, console: Console) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
-    extent = publisher.extent
-    _log.info("serving events %d to %d at %s", extent.first, extent.head, ", ".join(publisher.addresses))
+    _log.info("serving %s at %s", publisher.extent, ", ".join(publisher.addresses))
     if not console.is_terminal:
         await publisher.run(stop)
         return
@@ -163,10 +163,10 @@ def append(
                 appender,
                 given.read,
                 number=number,
-                progress=lambda events: status.update(f"{events} events appended"),
+                progress=lambda events: status.update(f"{counted(events, 'event')} appended"),
             )
         events, head = appender.extent.events - before, appender.head
-    typer.echo(f"{events} events appended, the last event is {head}")
+    typer.echo(f"{counted(events, 'event')} appended, {last_event(head)}")
 
 
 class _Input:

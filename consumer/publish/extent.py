@@ -49,7 +49,18 @@ class Damage(Exception):
         self.found = found
 
     def __str__(self) -> str:
-        return f"at byte {self.offset} there is {self.found[:LINE_BYTES_MAX]!r} where an event was due"
+        return f"at byte {self.offset} {misfit(self.found)}"
+
+
+def misfit(found: bytes) -> str:
+    """Say what is there instead of an event's line, and what is wrong with it where one look tells."""
+    line = (found.partition(b"\n")[0] + b"\n")[:LINE_BYTES_MAX] if b"\n" in found else found[:LINE_BYTES_MAX]
+    return f"there is {line!r} where an event was due{line_end(line)}"
+
+
+def line_end(line: bytes) -> str:
+    """Say of a line that was written on another system that this is what is wrong with it."""
+    return "; it ends in CRLF, and a journal's lines end in LF alone" if line.endswith(b"\r\n") else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,14 @@ class Extent:
         """How many events there are."""
         return self.head - self.first + 1
 
+    def __str__(self) -> str:
+        match self.events:
+            case 0:
+                return "no event yet" if self.head < 0 else f"no event after {self.head} yet"
+            case 1:
+                return f"event {self.head}"
+        return f"events {self.first} to {self.head}"
+
 
 EMPTY = Extent()
 """A journal in which nothing is yet."""
@@ -97,7 +116,7 @@ def extend(extent: Extent, buffer: bytes) -> tuple[Extent, str | None]:
     size = len(buffer) - len(rest)
     fault: str | None = None
     if isinstance(stop, MalformedFrame):
-        fault = f"there is {stop.line[:LINE_BYTES_MAX]!r} where an event was due"
+        fault = misfit(stop.line)
     elif stop is not None:
         size = (
             buffer.rfind(b"\n", 0, size - 1) + 1

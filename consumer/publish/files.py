@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from consumer.errors import JournalUnusable
+from consumer.words import why
 
 
 def open_file(path: str, flags: int) -> int:
@@ -25,14 +26,24 @@ def open_file(path: str, flags: int) -> int:
     """
     try:
         descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)  # a FIFO must not block us here
-    except FileNotFoundError:
-        raise JournalUnusable(path, "it is not there; `consumer journal append` makes one") from None
     except OSError as error:
-        raise JournalUnusable(path, error.strerror or str(error)) from error
+        folder = Path(path).resolve().parent
+        if isinstance(error, FileNotFoundError) and not folder.exists():
+            raise JournalUnusable(path, f"there is no folder {folder}; make it first") from None
+        if isinstance(error, FileNotFoundError) and not flags & os.O_CREAT:
+            raise JournalUnusable(path, "it is not there; `consumer journal append` makes one") from None
+        raise JournalUnusable(path, why(error)) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise JournalUnusable(path, "it is no regular file")
     return descriptor
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it: the system may take a part at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def sync_file(descriptor: int) -> None:
@@ -46,7 +57,7 @@ def sync_file(descriptor: int) -> None:
 
 def sync_folder(path: str) -> None:
     """Make the file's name durable: a file that was never synced into its folder is gone with the power."""
-    folder = os.open(Path(path).absolute().parent, os.O_RDONLY | os.O_CLOEXEC)
+    folder = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
     finally:

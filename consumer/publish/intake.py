@@ -12,6 +12,7 @@ from collections.abc import Callable
 from consumer.errors import BadInput
 from consumer.events import DELTA_MAX, SEQ_MAX
 from consumer.publish.append import Appender
+from consumer.publish.extent import line_end
 from consumer.wire import DELTA, LINE_BYTES_MAX, encode_event
 
 _deltas = re.compile(rb"(?:" + DELTA + rb"\n)*+")
@@ -41,6 +42,8 @@ def append_all(appender: Appender, read: Callable[[], bytes], *, number: bool, p
         else:
             size, fault = appender.append_lines(buffer)
             rest = buffer[size:]
+            if fault is not None and _deltas.match(rest)[0]:  # type: ignore[index]  # it matches the empty string too
+                fault += "; --number takes bare deltas"
         lines += buffer.count(b"\n", 0, len(buffer) - len(rest))
         progress(appender.extent.events - before)
     if fault is None and rest:
@@ -72,4 +75,5 @@ def number_deltas(buffer: bytes, due: int) -> tuple[bytes, bytes, str | None]:
     if fault is None and (b"\n" in rest or len(rest) >= LINE_BYTES_MAX):
         shown = (rest.partition(b"\n")[0] + b"\n")[:LINE_BYTES_MAX]
         fault = f"{shown!r} is no delta: a whole number from {-DELTA_MAX} to {DELTA_MAX}, alone on its line"
+        fault += line_end(shown) or ("; EVENT lines go without --number" if shown.startswith(b"EVENT ") else "")
     return lines, rest, fault

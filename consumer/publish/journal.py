@@ -23,6 +23,7 @@ from consumer.publish.extent import (
     survey,
 )
 from consumer.wire import LINE_BYTES_MAX
+from consumer.words import why
 
 LOOK_BYTES = APPEND_BYTES_MAX
 """How much one look takes in: one append at a time, so that a journal that grows fast is shown as it grows."""
@@ -76,7 +77,7 @@ class Journal:
             if isinstance(error, Damage):
                 raise JournalUnusable(self.path, f"{error}; restore it from a copy") from error
             if isinstance(error, OSError):
-                raise JournalUnusable(self.path, error.strerror or str(error)) from error
+                raise JournalUnusable(self.path, why(error)) from error
             raise
 
     def close(self) -> None:
@@ -98,7 +99,7 @@ class Journal:
                 return Look()
             return self._take_in(size - self.extent.end)
         except OSError as error:
-            raise JournalUnusable(self.path, error.strerror or str(error)) from error
+            raise JournalUnusable(self.path, why(error)) from error
 
     def _was_replaced(self) -> bool:
         """Say whether there is another file now. A name that leads nowhere is one that is just being replaced."""
@@ -122,7 +123,7 @@ class Journal:
         try:
             files.sync_file(self.descriptor)
         except OSError as error:
-            reason = f"it cannot be synced ({error.strerror or error}), so nothing of it may be sent; look at the disk"
+            reason = f"it cannot be synced ({why(error)}), so nothing of it may be sent; look at the disk"
             raise JournalUnusable(self.path, reason) from error
 
     def find(self, seq: int) -> int:

@@ -8,14 +8,17 @@ import os
 import resource
 import socket
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from os import PathLike
 from types import TracebackType
 from typing import Self
 
+from consumer.observe import notify
 from consumer.publish.extent import Extent
 from consumer.publish.limits import WINDOW, Limits
 from consumer.publish.listen import listen, tune
+from consumer.publish.observe import Closed, Observation, Observer, write_log
 from consumer.publish.session import Session
 from consumer.publish.source import Source
 
@@ -56,6 +59,7 @@ class Publisher:
         follow: whether a consumer that has acknowledged all is kept for what comes; otherwise it is closed.
         tls: the server's side of TLS (`listen.server_tls`), None for plain TCP.
         limits: see `Limits`.
+        observers: called with each `publish.observe.Observation`, besides the log.
 
     Raises:
         JournalUnusable: as `Journal`.
@@ -76,6 +80,7 @@ class Publisher:
         follow: bool = True,
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
+        observers: Iterable[Observer] = (),
     ) -> None:
         if window < 1:
             raise ValueError(f"window must be 1 or more, not {window}")
@@ -83,6 +88,7 @@ class Publisher:
         self._window = window
         self._follow = follow
         self._tls = tls
+        self._observers = (write_log, *observers)
         self._sessions: dict[asyncio.Task[None], Session] = {}
         self._connections_max = min(self._limits.connections, _descriptors() - DESCRIPTORS_SPARE)
         self._source = Source(os.fspath(path), self._limits.poll_s)
@@ -186,12 +192,12 @@ class Publisher:
             return
         peer = _show(address)
         if len(self._sessions) >= self._connections_max:
-            _log.warning("%s: refused, since %d are connected already", peer, self._connections_max)
+            _log.warning("%s: refused, since %d connected already is the limit", peer, self._connections_max)
             sock.close()
             return
         sock.setblocking(False)
         tune(sock)
-        session = Session(self._source, self._limits, self._window, peer=peer, follow=self._follow)
+        session = Session(self._source, self._limits, self._window, peer=peer, follow=self._follow, tell=self._tell)
         task = asyncio.get_running_loop().create_task(self._serve(session, sock))
         self._sessions[task] = session
         task.add_done_callback(lambda task: self._forget(task, sock))
@@ -213,10 +219,12 @@ class Publisher:
             _log.exception("%s: a session failed", session.peer)
         finally:
             if session.cursor is None:
-                _log.info("%s: closed: %s", session.peer, reason)
+                self._tell(Closed(session.peer, reason))
             else:
-                acknowledged, sent = session.cursor, session.sent
-                _log.info("%s: closed: %s (event %d acknowledged, %d sent)", session.peer, reason, acknowledged, sent)
+                self._tell(Closed(session.peer, reason, session.cursor, session.sent))
+
+    def _tell(self, observation: Observation) -> None:
+        notify(self._observers, observation)
 
 
 def _descriptors() -> int:

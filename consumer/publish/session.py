@@ -7,7 +7,6 @@ for in turn. Whatever ends the connection raises `Ended`, whose text goes to the
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import ssl
 
@@ -15,10 +14,11 @@ from consumer.errors import JournalUnusable, MalformedFrame
 from consumer.publish.channel import Channel, open_channel
 from consumer.publish.extent import answer
 from consumer.publish.limits import ACKS_SPARE, Limits
+from consumer.publish.observe import Observer, Resumed
 from consumer.publish.source import Source
+from consumer.tls import begins_handshake, is_plain
 from consumer.wire import LINE_BYTES_MAX, Snapshot, decode_acks, encode_control, parse_resume
-
-_log = logging.getLogger("consumer.publish")
+from consumer.words import why
 
 
 class Ended(Exception):
@@ -34,6 +34,7 @@ class Session:
         window: how many events may be unacknowledged.
         peer: its address, for the log.
         follow: whether to wait for new events once all is acknowledged.
+        tell: called when the consumer has said RESUME.
 
     Attributes:
         peer: its address.
@@ -41,7 +42,7 @@ class Session:
         sent: the highest event that was sent, or that the consumer had before.
     """
 
-    def __init__(self, source: Source, limits: Limits, window: int, *, peer: str, follow: bool) -> None:
+    def __init__(self, source: Source, limits: Limits, window: int, *, peer: str, follow: bool, tell: Observer) -> None:
         self.peer = peer
         self.cursor: int | None = None
         self.sent = -1
@@ -49,6 +50,7 @@ class Session:
         self._limits = limits
         self._window = window
         self._follow = follow
+        self._tell = tell
         self._offset = 0  # where the line after `sent` begins, in the file of this generation:
         self._generation = 0
         self._acks_left = ACKS_SPARE
@@ -89,18 +91,23 @@ class Session:
         except* (Ended, JournalUnusable) as ended:
             reason = str(ended.exceptions[0])
         except* OSError as failed:
-            reason = self._explain(failed.exceptions[0])
+            reason = self._explain(failed.exceptions[0], in_handshake=channel is None)
         finally:
             self._source.unlisten(self._news.set)
             if channel is not None:
                 await channel.close()
         return reason
 
-    def _explain(self, error: BaseException) -> str:
+    def _explain(self, error: BaseException, *, in_handshake: bool) -> str:
         if self.cursor is None and type(error) is TimeoutError:
             return f"no RESUME within {self._limits.handshake_s:g} s"
-        kind = "TLS refused" if isinstance(error, ssl.SSLError) else "connection lost"
-        return f"{kind}: {error or type(error).__name__}"
+        if is_plain(error):
+            return "TLS refused: it speaks none"
+        if isinstance(error, ssl.SSLError):
+            return f"TLS refused: {why(error)}"
+        if in_handshake:
+            return f"connection lost in the TLS handshake: {why(error)}; perhaps it does not accept our certificate"
+        return f"connection lost: {why(error)}"
 
     # What the consumer says.
 
@@ -116,6 +123,8 @@ class Session:
         try:
             last = parse_resume(line + newline)
         except MalformedFrame as error:
+            if begins_handshake(error.line):
+                raise Ended("it speaks TLS, which is not served here") from None
             raise Ended(f"it said {error.line[:LINE_BYTES_MAX]!r} instead of RESUME") from None
         if last > self._source.journal.extent.head or not self._follow:
             await self._source.catch_up()  # the journal may be ahead of what we know of it
@@ -130,7 +139,7 @@ class Session:
         self.sent = last
         self._place()
         self.cursor = last
-        _log.info("%s: resumes after event %d of %d", self.peer, last, extent.head)
+        self._tell(Resumed(self.peer, last, extent.head))
         return rest
 
     async def _receive(self, channel: Channel, buffer: bytes) -> None:

@@ -82,8 +82,7 @@ class Source:
             renewed = await asyncio.to_thread(Journal, self.journal.path)
             self.journal = renewed  # the old file is closed when the last slice of it is sent
             self.generation += 1
-            extent = renewed.extent
-            _log.warning("the journal was replaced; it holds events %d to %d now", extent.first, extent.head)
+            _log.warning("the journal was replaced; it holds %s now", renewed.extent)
         return look
 
     def _look_in_thread(self) -> Look:

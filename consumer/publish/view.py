@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from consumer.publish.server import Publisher
+from consumer.words import counted
 
 ROWS_MAX = 12
 """How many consumers are shown, those with the greatest lag: a table that is higher than the terminal flickers."""
@@ -16,9 +17,8 @@ ROWS_MAX = 12
 
 def draw(publisher: Publisher) -> Table:
     """Draw who is being served, and how far each one is."""
-    extent = publisher.extent
     consumers = publisher.consumers()
-    table = Table(title=f"events {extent.first} to {extent.head}, {len(consumers)} consumers", title_justify="left")
+    table = Table(title=f"{publisher.extent}, {counted(len(consumers), 'consumer')}", title_justify="left")
     table.add_column("consumer")
     table.add_column("cursor", justify="right")
     table.add_column("lag", justify="right")

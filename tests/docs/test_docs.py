@@ -65,8 +65,9 @@ def test_the_readmes_two_terminals_and_a_kill_end_as_it_shows(
     tmp_path: Path, environment: dict[str, str], port: int
 ) -> None:
     readme = (ROOT / "README.md").read_text()
-    section = readme.partition("## Two terminals, one kill")[2].partition("\n## ")[0]
-    first, second = (text for language, text in BLOCK.findall(section) if language == "console")
+    section = readme.partition("\n## ")[2].partition("\n## ")[0]  # it is the first thing that a reader meets
+    assert section.startswith("Two terminals, one kill")
+    first, second, _ = (text for language, text in BLOCK.findall(section) if language == "console")
     append, serve = (line.removeprefix("$ ") for line in first.splitlines())
     consume, status, *shown = (line.removeprefix("$ ") for line in second.splitlines())
     consume = consume.replace("7000", str(port))

@@ -1,10 +1,12 @@
 """`consumer upgrade` and `consumer status`: exit codes, one-line errors, and what they leave alone."""
 
 import json
+import os
 import re
 import socket
 import sqlite3
 import struct
+import subprocess
 import sys
 import threading
 import traceback
@@ -380,6 +382,51 @@ def test_an_unexpected_error_is_one_line_and_code_1(consumer, monkeypatch):
 
     monkeypatch.setattr(migrate, "status", fail)
     check_that_it_failed(consumer("status"), 1, "something quite else")
+
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+
+
+@FULL
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("status",), ("--help",), ("upgrade", "--sql"), ("demo",)])
+def test_output_that_cannot_be_written_is_said(
+    arguments: tuple[str, ...], unbuffered: str, sqlite_url: str, patience_s: float
+):
+    migrate.upgrade(sqlite_url)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "consumer", *arguments],
+            env={**os.environ, "CONSUMER_DB": sqlite_url, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=patience_s,
+            check=False,
+        )
+    said = "consumer: standard output cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+@FULL
+def test_an_exit_code_needs_nobody_who_can_be_told(tmp_path: Path, patience_s: float):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "consumer", "status", "--db", f"sqlite:///{tmp_path / 'none'}"]
+        assert (
+            subprocess.run(command, stdout=full, stderr=full, timeout=patience_s, check=False).returncode == NOT_READY
+        )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status", "--db", "sqlite:///\udcff.db"),
+        ("upgrade", "--db", "postgresql://\udcff@h/d"),
+        ("run", "tcp://\udcff:1"),
+    ],
+)
+def test_a_url_that_is_no_text_is_a_usage_error(consumer, arguments: tuple[str, ...]):
+    check_that_it_failed(consumer(*arguments), USAGE, "")
 
 
 def test_ctrl_c_ends_it_without_a_traceback(consumer, monkeypatch):

@@ -44,7 +44,7 @@ ROWS = [
     ),
     pytest.param(b"TRUNCATED 9\n", 12, "its history starts at 9", id="truncated"),
     pytest.param(b"SNAPSHOT 8 15\n", 12, "snapshot with last 8 and total 15", id="snapshot"),
-    pytest.param(b"AHEAD 1\n", 13, "the publisher's last event is 1", id="ahead"),
+    pytest.param(b"AHEAD 1\n", 13, "at the publisher the last event is 1", id="ahead"),
     pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", 15, "malformed frame 'HTTP/1.1 400", id="garbage"),
     pytest.param(lines([(0, -1000), (1, -993), (2, -986), (4, 1)]), 11, "gap: event 4 came where 3 was due", id="gap"),
 ]

@@ -34,7 +34,10 @@ async def test_log_lines_are_text(ready_sqlite_url, serve, start):
     connected = ["INFO", f"connected to {publisher.url}, resuming after -1"]
     assert shown == [
         connected,
-        ["WARNING", f"{publisher.url} closed the connection; trying again in 0.1 s"],
+        [
+            "WARNING",
+            f"{publisher.url} closed the connection without a word; if it speaks TLS, give tls://; trying again in 0.1 s",
+        ],
         connected,
         ["INFO", "ended at event 2"],
     ]

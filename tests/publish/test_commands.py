@@ -129,6 +129,8 @@ def test_an_error_is_one_line_and_an_exit_code(path: Path) -> None:
     [
         ({"host": "192.0.2.1"}, "192.0.2.1"),
         ({"host": "no.such.host.invalid"}, "no.such.host.invalid"),
+        ({"host": "no..host"}, "no..host"),
+        ({"host": "\udcff"}, "cannot listen"),
         ({"tls_cert": "x.pem"}, "--tls-key"),
         ({"tls_client_ca": "x.pem"}, "--tls-cert"),
         ({"tls_cert": "x.pem", "tls_key": "y.pem"}, "x.pem"),
@@ -197,6 +199,7 @@ async def test_on_a_terminal_a_table_shows_the_consumers(path: Path, meet: Meet,
         peer = await meet(port, b"RESUME -1\n")
         await peer.hear(len(lines(0, 5)))
         peer.say(acks([2]))
+        await show(rb"events 0 to 4, 1 consumer\b")
         await show(r"127\.0\.0\.1:[0-9]+ │ +2 │ +2 │".encode())
         process.terminate()
         await show(b"stopping")
@@ -241,9 +244,29 @@ def test_a_bad_line_is_named_by_its_number_and_nothing_after_it_is_written(path:
     text = ended.stderr.decode()
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert text.startswith("consumer: line 300001: b'x\\n' is no delta")
-    assert "300000 events before it were appended" in text
+    assert "300000 events appended before it" in text
     assert text.count("\n") == 1
     assert path.read_bytes().count(b"\n") == 300_000
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "said"),
+    [
+        (b"", b"", "0 events appended, there is no event yet"),
+        (b"", lines(0, 1), "1 event appended, the last event is 0"),
+        (lines(0, 2), b"", "0 events appended, the last event is 1"),
+    ],
+)
+def test_what_was_appended_is_counted_as_people_do(path: Path, before: bytes, given: bytes, said: str) -> None:
+    path.write_bytes(before)
+    assert append(path, given).stdout.decode() == f"{said}\n"
+
+
+def test_a_whole_file_of_another_system_is_named_as_such(path: Path) -> None:
+    path.write_bytes(lines(0, 3).replace(b"\n", b"\r\n"))
+    for ended in (append(path, lines(3, 1)), command("serve", str(path), "--port", "0")):
+        assert ended.returncode == 19
+        assert "there is b'EVENT 0 -1000\\r\\n' where an event was due; it ends in CRLF" in ended.stderr.decode()
 
 
 def test_a_journal_that_is_being_written_is_an_error(path: Path) -> None:

@@ -41,6 +41,19 @@ def reader(data: bytes, counted: list[int] | None = None) -> Callable[[int, int]
     return read
 
 
+@pytest.mark.parametrize(
+    ("journal", "shown"),
+    [
+        (b"", "no event yet"),
+        (lines(0, 1), "event 0"),
+        (lines(7, 2), "events 7 to 8"),
+        (b"SNAPSHOT 9 1\n", "no event after 9 yet"),
+    ],
+)
+def test_what_it_holds_is_said_in_words(journal: bytes, shown: str) -> None:
+    assert str(extended(journal)) == shown
+
+
 def extended(data: bytes) -> Extent:
     extent, fault = extend(EMPTY, data)
     assert fault is None

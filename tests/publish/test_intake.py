@@ -55,21 +55,40 @@ def test_a_journal_can_be_copied(path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "number", "message"),
     [
-        (lines(3, 2) + b"EVENT 6 1\n" + lines(5, 9), False, "line 3: event 6 came where 5 was due; 2 events before"),
         (
-            lines(3, 2) + b"EVENT 5\n" + lines(5, 9),
+            lines(3, 2) + b"EVENT 6 1\n" + lines(5, 9),
             False,
-            "line 3: there is b'EVENT 5\\n' where an event was due; 2 ev",
+            "line 3: event 6 came where 5 was due; 2 events appended before it",
         ),
+        (
+            lines(3, 1) + b"EVENT 4\n" + lines(4, 9),
+            False,
+            "line 2: there is b'EVENT 4\\n' where an event was due; 1 event appended before it",
+        ),
+        (
+            b"EVENT 3 1\r\nEVENT 4 1\r\n",
+            False,
+            "line 1: there is b'EVENT 3 1\\r\\n' where an event was due; it ends in CRLF, and a journal's lines end in LF",
+        ),
+        (b"5\n", False, "line 1: there is b'5\\n' where an event was due; --number takes bare deltas; 0 events"),
+        (b"\n", False, "line 1: there is b'\\n' where an event was due; 0 events"),
         (b"SNAPSHOT 3 4\n", False, "line 1: there is SNAPSHOT where an event was due; 0 events"),
         (lines(3, 1) + b"EVENT 4 1", False, "line 2: there is no newline after b'EVENT 4 1'"),
         (b"1\n1\n01\n1\n", True, "line 3: b'01\\n' is no delta"),
         (b"1\n1\n1001\n", True, "line 3: b'1001\\n' is no delta: a whole number from -1000 to 1000"),
-        (b"1\n1\r\n1\n", True, "line 2: b'1\\r\\n' is no delta"),
+        (
+            b"1\n1\r\n1\n",
+            True,
+            "line 2: b'1\\r\\n' is no delta: a whole number from -1000 to 1000, alone on its line; it ends in CRLF",
+        ),
         (b"1\n\n1\n", True, "line 2: b'\\n' is no delta"),
         (b"1\n" + b"1" * 70, True, "line 2: b'1111"),
         (b"1\n2", True, "line 2: there is no newline after b'2'"),
-        (lines(3, 1), True, "line 1: b'EVENT 3 -997\\n' is no delta"),
+        (
+            lines(3, 1),
+            True,
+            "line 1: b'EVENT 3 -997\\n' is no delta: a whole number from -1000 to 1000, alone on its line; EVENT lines go",
+        ),
     ],
 )
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -81,7 +100,7 @@ def test_the_first_bad_line_is_named_and_nothing_after_it_is_written(
         feed(path, [given[at : at + size] for at in range(0, len(given), size)], number=number)
     text = str(caught.value)
     assert text.startswith(message)
-    appended = int(re.search(r"([0-9]+) events before it were appended", text)[1])
+    appended = int(re.search(r"([0-9]+) events? appended before it", text)[1])
     assert path.read_bytes().count(b"\n") == 3 + appended
     assert f"last event is {2 + appended}:" in text
 

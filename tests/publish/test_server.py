@@ -20,6 +20,7 @@ from consumer.publish import session as session_room
 from consumer.publish.channel import PlainChannel, TLSChannel
 from consumer.publish.journal import Journal
 from consumer.publish.limits import SLICE_BYTES
+from consumer.publish.observe import Closed, Observation, Resumed
 from consumer.publish.source import Source
 
 from .helpers import Peer, acks, events, lines, seqs_in, write_large
@@ -116,6 +117,30 @@ async def test_events_are_sent_as_they_are_appended(publishing: Publishing, path
             for first in (0, 5, 10):
                 appender.append(events(first, 5))
                 assert await peer.hear(len(lines(first, 5))) == lines(first, 5)
+
+
+async def test_who_observes_is_told_of_each_resume_and_each_end_and_disturbs_nothing(
+    publishing: Publishing, path: Path, meet: Meet
+) -> None:
+    def fail(_: Observation) -> None:
+        raise RuntimeError
+
+    path.write_bytes(lines(0, 3))
+    told: list[Observation] = []
+    async with publishing(follow=False, observers=[fail, told.append]) as publisher:
+        stranger = await meet(publisher.port, b"HELO\n")
+        assert await stranger.hear_all() == b""
+        peer = await meet(publisher.port, b"RESUME 0\n")
+        assert await peer.hear(len(lines(1, 2))) == lines(1, 2)
+        peer.say(acks([1]))
+        peer.writer.write_eof()
+        assert await peer.hear_all() == b""
+        names = [f"127.0.0.1:{one.writer.get_extra_info('sockname')[1]}" for one in (stranger, peer)]
+    assert told == [
+        Closed(names[0], "it said b'HELO\\n' instead of RESUME"),
+        Resumed(names[1], 0, 2),
+        Closed(names[1], "it closed the connection", 1, 2),
+    ]
 
 
 async def test_a_torn_line_is_not_sent_before_it_is_whole(publishing: Publishing, path: Path, meet: Meet) -> None:
@@ -424,7 +449,7 @@ async def test_beyond_the_limit_on_connections_a_new_one_is_closed(
         await first.hear(len(lines(0, 3)))
         await until(lambda: len(publisher._sessions) == 2, patience_s)
         assert await (await meet(publisher.port, b"RESUME -1\n")).hear_all() == b""
-        assert "refused, since 2 are connected already" in log.text
+        assert "refused, since 2 connected already is the limit" in log.text
         await second.close()
         await until(lambda: len(publisher._sessions) == 1, patience_s)
         third = await meet(publisher.port, b"RESUME -1\n")
@@ -687,7 +712,7 @@ async def test_a_socket_that_takes_everything_leaves_the_others_their_turn(path:
             slices.append((offset, end))
 
     source = Source(str(path), 1.0)
-    session = session_room.Session(source, limits, 2**31, peer="greedy", follow=True)
+    session = session_room.Session(source, limits, 2**31, peer="greedy", follow=True, tell=print)
     session.cursor = -1
     sending = asyncio.create_task(session._send(Greedy()))
     turns = 0

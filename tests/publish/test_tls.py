@@ -4,6 +4,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 import ssl
 import threading
@@ -96,6 +97,29 @@ async def test_a_consumer_without_a_certificate_of_the_right_authority_is_refuse
     assert caplog.text.count("TLS refused") == 2
 
 
+async def test_a_consumer_that_distrusts_our_certificate_and_one_that_wants_tls_are_named_in_the_log(
+    publishing: Publishing,
+    path: Path,
+    meet: Meet,
+    certificate: tuple[str, str],
+    caplog: pytest.LogCaptureFixture,
+    patience_s: float,
+) -> None:
+    caplog.set_level(logging.INFO, "consumer.publish")
+    path.write_bytes(lines(0, 3))
+    for options, error, reason in (
+        ({"tls": server_tls(*certificate)}, ssl.SSLCertVerificationError, "perhaps it does not accept our certificate"),
+        ({}, ConnectionResetError, "it speaks TLS, which is not served here"),
+    ):
+        async with publishing(**options) as publisher:
+            with pytest.raises(error):
+                await meet(publisher.port, b"RESUME -1\n", ssl.create_default_context())
+            async with asyncio.timeout(patience_s):
+                while reason not in caplog.text:
+                    await asyncio.sleep(0.001)
+    assert not re.search(r"connection lost: *\n", caplog.text)
+
+
 async def test_who_speaks_no_tls_or_says_nothing_is_closed(
     publishing: Publishing,
     path: Path,
@@ -111,7 +135,7 @@ async def test_who_speaks_no_tls_or_says_nothing_is_closed(
         silent = await meet(publisher.port)
         assert b"EVENT" not in await plain.hear_all()
         await silent.hear_all()
-    assert "TLS refused" in caplog.text
+    assert "TLS refused: it speaks none" in caplog.text
     assert "no RESUME within 0.3 s" in caplog.text
 
 

@@ -204,7 +204,23 @@ async def test_a_publisher_that_speaks_first_and_without_tls_cannot_be_connected
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with run(url, sqlite_store, max_attempts=2, tls=TLS(ca=authority.ca)) as running:
-            with pytest.raises(GaveUp, match="cannot be reached"):
+            with pytest.raises(
+                GaveUp, match=r"cannot be reached: .*; perhaps it does not speak TLS, and tcp:// is meant"
+            ):
+                await running.end()
+
+
+async def test_a_plain_publisher_that_closes_at_what_it_does_not_understand_is_named_as_such(
+    sqlite_store, run, authority
+):
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
+        url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with run(url, sqlite_store, max_attempts=1, tls=TLS(ca=authority.ca)) as running:
+            with pytest.raises(GaveUp, match=r"gave up after 1 attempt to connect: .*tcp:// is meant"):
                 await running.end()
 
 
@@ -227,6 +243,28 @@ async def test_plain_tcp_to_a_tls_publisher_is_tried_again(sqlite_store, serve, 
         async with run(url, sqlite_store) as running:
             await running.watch.until(Retrying, 3)
             assert not running.task.done()
+
+
+async def test_plain_tcp_to_a_publisher_that_answers_in_tls_is_told_so(sqlite_store, serve, run):
+    alert = bytes.fromhex("15030100020246")  # protocol_version, as OpenSSL says it
+    async with serve(sending(alert)) as publisher, run(publisher.url, sqlite_store) as running:
+        await running.watch.until(Retrying, 1)
+        assert str(running.watch.of(Retrying)[0].error).endswith("answers in TLS; give tls://")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"", "closed the connection without a word; if it speaks TLS, give tls://"),
+        (b"EVENT 0 1\n", "closed the connection"),
+    ],
+)
+async def test_once_ends_well_with_nothing_too_and_says_so(sqlite_store, serve, run, said: bytes, reason: str):
+    async with serve(sending(said)) as publisher, run(publisher.url, sqlite_store, once=True) as running:
+        await running.end()
+        last = running.watch.of(Disconnected)[-1]
+        assert last.reason.startswith(reason)
+        assert ("tls://" in last.reason) == (said == b"")
 
 
 # --- how a connection ends -----------------------------------------------------------------------

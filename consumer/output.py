@@ -1,0 +1,67 @@
+"""Standard output and error as a command needs them: that something could not be written is known, and said once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any, TextIO, TypeVar, cast
+
+Result = TypeVar("Result")
+
+
+class Output:
+    """A stream that remembers why it could not be written. Everything else is the stream's."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.failure: OSError | None = None
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the stream has under this name."""
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write."""
+        return self._noting(lambda: self._stream.write(text))
+
+    def flush(self) -> None:
+        """Flush."""
+        self._noting(self._stream.flush)
+
+    def _noting(self, call: Callable[[], Result]) -> Result:
+        try:
+            return call()
+        except OSError as error:
+            self.failure = error
+            raise
+
+
+@contextmanager
+def watched_stdout() -> Iterator[Output | None]:
+    """Have standard output remember; None where there is none, since it was closed from the start."""
+    if sys.stdout is None:
+        yield None
+        return
+    output = Output(sys.stdout)
+    with redirect_stdout(cast(TextIO, output)):
+        yield output
+
+
+def complain(text: str) -> None:
+    """Write a line to standard error. Where nobody can be told, the exit code still says what happened."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """Lead a stream to nowhere: at its end Python would stumble over what is left in it."""
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
