@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from service.conftest import Run, Serve
 from service.databases import check_store, execute, read_last
@@ -19,27 +18,7 @@ from consumer import migrate
 from consumer.observe import Retrying
 from consumer.store import Store
 
-
-class Server:
-    """A PostgreSQL that a test may do anything to."""
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-
-    @property
-    def url(self) -> str:
-        return self._server.get_uri(driver="psycopg")
-
-    def kill(self) -> None:
-        """SIGKILL to the server and to every process that it has started."""
-        postmaster = psutil.Process(self._server.get_pid())
-        family = [postmaster, *postmaster.children(recursive=True)]
-        for process in family:
-            process.kill()
-        psutil.wait_procs(family)
-
-    def start(self) -> None:
-        self._server.ensure_postgres_running()
+from .server import Server
 
 
 @pytest.fixture(scope="module")
