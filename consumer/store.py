@@ -51,7 +51,7 @@ class Store:
         self._backend = backend_for(self._engine)
         self._connection: Connection | None = None
         self._interrupted = threading.Event()
-        self._durable = schema.NOTHING_YET  # up to where the cursor is known to be synced
+        self._durable: int | None = None  # the cursor that is known to be on disk, once there is one
         compiled = self._backend.compile
         self._lock_state = compiled(sql.READ_STATE.with_for_update())
         self._read_deltas = compiled(sql.READ_DELTAS)
@@ -102,14 +102,13 @@ class Store:
 
         Raises:
             NotReady, UnsafeDurability, sqlalchemy.exc.DBAPIError: as for `state` and `check_durability`.
+            SyncFailed: the cursor cannot be made durable.
         """
         self._interrupted.clear()
         self.check_durability()
         with self._reading() as connection:
             last = _read_state(connection).last
-            self._backend.make_durable(connection)
-        self._durable = last
-        return last
+        return last if last == self._durable else self._make_durable()
 
     def interrupt(self) -> None:
         """Make the `apply` that runs in another thread fail soon. `resume` makes the store usable again."""
@@ -166,6 +165,19 @@ class Store:
             done = outcome
         return done
 
+    def _make_durable(self) -> int:
+        """Make durable what others have committed, or we in a commit that has failed, and give the cursor."""
+        try:
+            connection = self._begin()
+            last = _read_state(connection).last
+            self._backend.make_durable(connection)
+            connection.rollback()
+        except BaseException:
+            self._discard()
+            raise
+        self._durable = last
+        return last
+
     def _apply_part(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
         if handler is not None and len(events) == 1:
             return self._insist(events, handler)
@@ -201,7 +213,7 @@ class Store:
                 points.reach(Point.AFTER_COMMIT)
                 self._durable = state.last
             else:
-                if plan.acked and state.last > self._durable:  # by somebody who may have been killed in his commit
+                if plan.acked and state.last != self._durable:  # by somebody who may have been killed in his commit
                     self._backend.make_durable(connection)
                     self._durable = state.last
                 connection.rollback()

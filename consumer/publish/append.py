@@ -1,8 +1,8 @@
 """The only one who writes a journal: appends whole events under a lock, and reports none before it is on disk.
 
-Opening repairs what a killed writer or a power cut left behind: the end of the file is validated, and cut at the first
-line that is not the next event. No whole good line is ever cut, since a publisher may have sent it; so an append that
-fails half-way leaves the file as it is, and the next opening decides what is there.
+Opening repairs what a killed writer or a power cut left behind: the end of the file is validated, cut at the first line
+that is not the next event, and written once more before it is synced. No whole good line is ever cut, since a publisher
+may have sent it; so an append that fails half-way leaves the file as it is, and the next opening decides what is there.
 """
 
 from __future__ import annotations
@@ -193,9 +193,27 @@ class Appender:
             found = self._read(extent.end, SHOWN_BYTES)
             self.cut = Cut(extent.end, size - extent.end, fault or "the last line is unfinished", found)
             os.ftruncate(self._descriptor, extent.end)
+        self._write_again(extent.end)
         files.sync_file(self._descriptor)
         files.sync_folder(self.path)
         return extent
+
+    def _write_again(self, end: int) -> None:
+        """Write once more what one failed sync may have lost.
+
+        Such a failure may have been reported to a process that is dead by now. The kernel keeps the pages that are not
+        on disk as if they were clean, and would say yes to the next sync.
+        """
+        offset = max(0, end - APPEND_BYTES_MAX)
+        flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+        fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)  # or Linux would write at the end
+        try:
+            left = memoryview(self._read(offset, end - offset))
+            while left:
+                written = os.pwrite(self._descriptor, left, offset)
+                left, offset = left[written:], offset + written
+        finally:
+            fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags)
 
     def _read(self, offset: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, offset)
