@@ -54,7 +54,7 @@ class Mode:
 
     def command(self, port: int, database: Path) -> list[str]:
         """Give the command that consumes until the publisher closes."""
-        if self == LINE:
+        if self.name == "line":
             return [sys.executable, str(LINE_CLIENT), str(port), str(database)]
         url, db = f"tcp://127.0.0.1:{port}", f"sqlite:///{database}"
         return [sys.executable, "-m", "consumer", "run", url, "--db", db, "--once", "--timeout", "5"]
@@ -119,7 +119,10 @@ def sending(events: Sequence[Event], mode: Mode) -> Publisher:
         while first < len(events):
             piece = events[first : first + mode.piece]
             await session.send(piece)
-            await session.acked(piece[-1][0])
+            try:
+                await session.acked(piece[-1][0])
+            except AssertionError:
+                return  # it has left; whoever comes next gets the rest
             await session.send(piece[-mode.again :])
             first += len(piece)
         session.finish()
