@@ -5,14 +5,20 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 TESTS ?= tests
+KILLS ?= 1000
+SEED ?= 1
 
-.PHONY: demo test check clean
+.PHONY: demo test soak check clean
 
 demo: $(READY)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
 
 test: $(READY)  ## every test, on SQLite and on a PostgreSQL that the tests start themselves
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
+
+soak: $(READY)  ## KILLS SIGKILLs on each database, at every crash point and at random, and no difference
+	$(BIN)/python -m tests.faults.soak --db sqlite --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.faults.soak --db postgres --kills $(KILLS) --seed $(SEED)
 
 check: $(READY)  ## style, types, layers, and that the migrations say what the tables say
 	$(BIN)/ruff check .

@@ -5,7 +5,6 @@ Each answers the same questions; the transaction around them is in `store.py`.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.sql import ClauseElement
 
-from consumer import sql
+from consumer import durable, sql
 from consumer.engine import SET_SESSION
 from consumer.errors import UnsafeDurability
 from consumer.events import Events
@@ -53,7 +52,13 @@ class Backend(ABC):
 
     @abstractmethod
     def make_durable(self, connection: Connection) -> None:
-        """Sync what is committed: a process killed inside its commit may have left it visible and not yet synced."""
+        """Make durable what is committed and visible: a process that died in its commit may have left it otherwise.
+
+        Called in a transaction, on SQLite under the write lock.
+
+        Raises:
+            SyncFailed: that cannot be done.
+        """
 
     @abstractmethod
     def check_durability(self, connection: Connection) -> None:
@@ -107,9 +112,8 @@ class SQLite(Backend):
         # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
         # database file itself must not be opened here, since closing it would drop SQLite's locks on it.
         path = Path(connection.exec_driver_sql(self._MAIN_FILE).scalar_one())
-        for synced in (Path(f"{path}-wal"), path.parent):
-            with suppress(FileNotFoundError):
-                _sync(synced)
+        durable.write_again(Path(f"{path}-wal"))
+        durable.sync(path.parent)
 
     def check_durability(self, connection: Connection) -> None:
         path = connection.engine.url.database
@@ -126,14 +130,6 @@ class SQLite(Backend):
 
     def interrupt(self, driver: Any) -> None:
         driver.interrupt()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:

@@ -152,6 +152,23 @@ class DatabaseUnusable(ConsumerError):
         return f"the database {self.url} cannot be used: {self.reason}"
 
 
+class SyncFailed(ConsumerError):
+    """What is committed cannot be made durable, so it may neither be claimed nor be built on.
+
+    Attributes:
+        path: the file.
+        reason: what the system said.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be synced: {self.reason}; look at the disk"
+
+
 class SchemaMismatch(ConsumerError):
     """The database has a table of ours with another shape; the message names both shapes."""
 

@@ -29,6 +29,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.GaveUp: 18,
     errors.SchemaMismatch: UNUSABLE,
     errors.DatabaseUnusable: UNUSABLE,
+    errors.SyncFailed: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
     errors.TLSRefused: 20,

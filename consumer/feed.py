@@ -178,7 +178,7 @@ class Feed:
 
     def acknowledge(self, seqs: Sequence[int]) -> None:
         """Hand over the acknowledgements of committed events, in one write. It does not wait; `drain` does."""
-        if not seqs:
+        if not seqs or self._writer.is_closing():  # or lost: asyncio would log a warning for each write
             return
         self._acknowledged_at = asyncio.get_running_loop().time()
         points.reach(Point.BEFORE_ACK)

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from consumer.errors import ConnectFailed, Fenced, Gap, MalformedFrame, Retry
+from consumer.errors import ConnectFailed, Fenced, Gap, MalformedFrame, Retry, SyncFailed
 
 
 class Patience(Enum):
@@ -68,7 +68,8 @@ def patience(error: BaseException) -> Patience:
         return Patience.CONNECTING
     if isinstance(error, Fenced | Gap | MalformedFrame):
         return Patience.THRICE
-    if isinstance(error, Retry | ConnectionError | TimeoutError | EOFError) or is_passing_database_failure(error):
+    passing = Retry | SyncFailed | ConnectionError | TimeoutError | EOFError
+    if isinstance(error, passing) or is_passing_database_failure(error):
         return Patience.FOREVER
     return Patience.NEVER
 

@@ -51,7 +51,7 @@ class Store:
         self._backend = backend_for(self._engine)
         self._connection: Connection | None = None
         self._interrupted = threading.Event()
-        self._durable = schema.NOTHING_YET  # up to where the cursor is known to be synced
+        self._durable: int | None = None  # the cursor that is known to be on disk, once there is one
         compiled = self._backend.compile
         self._lock_state = compiled(sql.READ_STATE.with_for_update())
         self._read_deltas = compiled(sql.READ_DELTAS)
@@ -72,6 +72,7 @@ class Store:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        self._durable = None
         self._engine.dispose()
 
     def state(self) -> State:
@@ -102,17 +103,17 @@ class Store:
 
         Raises:
             NotReady, UnsafeDurability, sqlalchemy.exc.DBAPIError: as for `state` and `check_durability`.
+            SyncFailed: the cursor cannot be made durable.
+            StoppedByForce: after `interrupt`.
         """
         self._interrupted.clear()
         self.check_durability()
         with self._reading() as connection:
             last = _read_state(connection).last
-            self._backend.make_durable(connection)
-        self._durable = last
-        return last
+        return last if last == self._durable else self._make_durable()
 
     def interrupt(self) -> None:
-        """Make the `apply` that runs in another thread fail soon. `resume` makes the store usable again."""
+        """Make the `apply` or `resume` of another thread fail soon. The next `resume` makes the store usable again."""
         self._interrupted.set()
         connection = self._connection
         if connection is not None:
@@ -166,6 +167,16 @@ class Store:
             done = outcome
         return done
 
+    def _make_durable(self) -> int:
+        """Make durable what others have committed, or we in a commit that has failed, and give the cursor."""
+        with self._discarding():
+            connection = self._begin()
+            last = _read_state(connection).last
+            self._backend.make_durable(connection)
+            connection.rollback()
+        self._durable = last
+        return last
+
     def _apply_part(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
         if handler is not None and len(events) == 1:
             return self._insist(events, handler)
@@ -184,7 +195,7 @@ class Store:
 
     def _transact(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
         """Judge and apply events in one transaction. Whatever goes wrong, none of it stays and the connection goes."""
-        try:
+        with self._discarding():
             connection = self._begin()
             driver = connection.connection.driver_connection
             state = before = self._lock(driver)
@@ -201,15 +212,10 @@ class Store:
                 points.reach(Point.AFTER_COMMIT)
                 self._durable = state.last
             else:
-                if plan.acked and state.last > self._durable:  # by somebody who may have been killed in his commit
+                if plan.acked and state.last != self._durable:  # by somebody who may have been killed in his commit
                     self._backend.make_durable(connection)
                     self._durable = state.last
                 connection.rollback()
-        except BaseException as error:
-            self._discard()
-            if self._interrupted.is_set() and isinstance(error, Exception):
-                raise StoppedByForce from error
-            raise
         return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
 
     def _begin(self) -> Connection:
@@ -263,9 +269,21 @@ class Store:
                 raise
             raise HandlerRaised(before, new, error, ended=False) from error  # it is sure that nothing was committed
 
+    @contextmanager
+    def _discarding(self) -> Iterator[None]:
+        """Whatever goes wrong in a transaction, its connection is not used again."""
+        try:
+            yield
+        except BaseException as error:
+            self._discard()
+            if self._interrupted.is_set() and isinstance(error, Exception):
+                raise StoppedByForce from error
+            raise
+
     def _discard(self) -> None:
         """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""
         connection, self._connection = self._connection, None
+        self._durable = None
         if connection is None:
             return
         with suppress(Exception):  # it may be broken in any way; what counts is that it is never used again

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TypeAlias
 
-from consumer.lab.shim import consume_line, open_store, state
+from consumer.lab.shim import consume_line, make_durable, open_store, state
 from consumer.streams import check_timeout, close_after_error, close_writer
 from consumer.wire import LINE_BYTES_MAX, encode_resume
 
@@ -111,6 +111,7 @@ async def run_client(
     check_timeout(timeout)
     con = open_store(path)
     try:
+        make_durable(con)  # RESUME claims it
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES_MAX)
         try:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import TypeAlias
 
 from sqlalchemy import Table
@@ -18,7 +19,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import ClauseElement
 
-from consumer import schema, sql
+from consumer import durable, schema, sql
 from consumer.events import check_event
 from consumer.rule import Verdict, judge
 from consumer.schema import FoundColumn
@@ -42,6 +43,7 @@ _READ_DELTA = _text(sql.READ_DELTA)
 _INSERT_EVENT = _text(sql.INSERT_EVENT)
 _ADD_TO_TOTAL = _text(sql.ADD_TO_TOTAL)
 _MOVE_CURSOR = _text(sql.MOVE_CURSOR)
+_MAIN_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 
 
 def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
@@ -98,6 +100,20 @@ def _complete(con: sqlite3.Connection) -> None:
     except BaseException:
         _roll_back(con)
         raise
+
+
+def make_durable(con: sqlite3.Connection) -> None:
+    """Sync what a process that was killed inside COMMIT may have left visible and not on disk.
+
+    That is the removal of the journal, and so the folder; in a database that another program has set to WAL, the log.
+
+    Raises:
+        SyncFailed: the system failed.
+    """
+    row = con.execute(_MAIN_FILE).fetchone()
+    if row is not None and row[0]:  # otherwise it is in memory
+        durable.sync(Path(f"{row[0]}-wal"))
+        durable.sync(Path(row[0]).parent)
 
 
 def state(con: sqlite3.Connection) -> tuple[int, int]:

@@ -123,7 +123,10 @@ class Journal:
         try:
             files.sync_file(self.descriptor)
         except OSError as error:
-            reason = f"it cannot be synced ({why(error)}), so nothing of it may be sent; look at the disk"
+            reason = (
+                f"it cannot be synced ({why(error)}), so nothing of it may be sent: look at the disk, "
+                "then let `consumer journal append` open it once, which writes its end anew"
+            )
             raise JournalUnusable(self.path, reason) from error
 
     def find(self, seq: int) -> int:

@@ -1,12 +1,14 @@
 """What a killed writer or a power cut left at a journal's end: cut off, and first kept aside if any line is in it.
 
-The end of the file is validated and cut at the first line that is not the next event. A power cut damages only what was
-not synced, and no publisher has sent that; but who has damaged a file is not to be seen in it, and behind a bad line
-there may be whole good ones. They are no longer events of this journal, and they are not destroyed either.
+The end of the file is validated, cut at the first line that is not the next event, and written once more. A power cut
+damages only what was not synced, and no publisher has sent that; but who has damaged a file is not to be seen in it,
+and behind a bad line there may be whole good ones. They are no longer events of this journal, and they are not
+destroyed either.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from consumer.errors import JournalUnusable
 from consumer.publish import files
-from consumer.publish.extent import Extent, survey
+from consumer.publish.extent import APPEND_BYTES_MAX, Extent, survey
 from consumer.words import why
 
 SHOWN_BYTES = 48
@@ -80,9 +82,28 @@ def repair(path: str, descriptor: int) -> tuple[Extent, Cut | None]:
         kept = _keep(path, extent.end, lost, stat.S_IMODE(status.st_mode)) if b"\n" in lost else None
         cut = Cut(extent.end, len(lost), fault or "the last line is unfinished", lost[:SHOWN_BYTES], kept)
         os.ftruncate(descriptor, extent.end)
+    _write_again(descriptor, extent.end)
     files.sync_file(descriptor)
     files.sync_folder(path)
     return extent, cut
+
+
+def _write_again(descriptor: int, end: int) -> None:
+    """Write once more what one failed sync may have lost.
+
+    Such a failure may have been reported to a process that is dead by now. The kernel keeps the pages that are not on
+    disk as if they were clean, and would say yes to the next sync.
+    """
+    offset = max(0, end - APPEND_BYTES_MAX)
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, flags & ~os.O_APPEND)  # or Linux would write at the end
+    try:
+        left = memoryview(os.pread(descriptor, end - offset, offset))
+        while left:
+            written = os.pwrite(descriptor, left, offset)
+            left, offset = left[written:], offset + written
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
 
 
 def _keep(path: str, offset: int, lost: bytes, mode: int) -> str:

@@ -20,27 +20,7 @@ from consumer.observe import Retrying, Stalled
 from consumer.store import Store
 from consumer.testing.session import Session
 
-
-class Server:
-    """A PostgreSQL that a test may do anything to."""
-
-    def __init__(self, server: Any) -> None:
-        self._server = server
-
-    @property
-    def url(self) -> str:
-        return self._server.get_uri(driver="psycopg")
-
-    def kill(self) -> None:
-        """SIGKILL to the server and to every process that it has started."""
-        postmaster = psutil.Process(self._server.get_pid())
-        family = [postmaster, *postmaster.children(recursive=True)]
-        for process in family:
-            process.kill()
-        psutil.wait_procs(family)
-
-    def start(self) -> None:
-        self._server.ensure_postgres_running()
+from .server import Server
 
 
 @pytest.fixture(scope="module")

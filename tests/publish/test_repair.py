@@ -234,3 +234,31 @@ async def test_who_serves_meanwhile_sends_what_is_appended_afterwards(path: Path
         with Appender(path) as appender:
             appender.append(events(3, 4))
         assert await peer.hear(len(lines(3, 4))) == lines(3, 4)
+
+
+def test_opening_writes_the_end_once_more_before_it_syncs_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync that failed in a process that is dead may have lost it, and the next one may say yes all the same."""
+    count = 2 * APPEND_BYTES_MAX // len(lines(100_000, 1)) + 1000
+    data = lines(0, count)
+    path.write_bytes(data + b"EVENT torn")
+    done: list[tuple[int, int] | str] = []
+    pwrite, sync_file = os.pwrite, files.sync_file
+
+    def write(descriptor: int, left: bytes, offset: int) -> int:
+        done.append((offset, pwrite(descriptor, left[:500_000], offset)))  # it may take less than it is given
+        return done[-1][1]
+
+    def sync(descriptor: int) -> None:
+        done.append("synced")
+        sync_file(descriptor)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    monkeypatch.setattr(files, "sync_file", sync)
+    with Appender(path) as appender:
+        assert appender.head == count - 1
+        assert done.pop() == "synced"
+        assert path.read_bytes() == data
+        assert done[0][0] == len(data) - APPEND_BYTES_MAX
+        assert sum(size for _, size in done) == APPEND_BYTES_MAX
+        appender.append(events(count, 2))
+    assert path.read_bytes() == lines(0, count + 2)

@@ -125,6 +125,29 @@ async def test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_aga
     check_store(store_url, history(6))
 
 
+async def test_to_a_connection_that_is_lost_nothing_more_is_written(sqlite_store, serve, run, quick, caplog):
+    """Reading waits for room, so what was queued is still committed; asyncio would warn of every acknowledgement."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def handler(connection, events) -> None:
+        entered.set()
+        leave.wait()
+
+    async def broken(session: Session) -> None:
+        await session.send_events(history(50))
+        await asyncio.to_thread(entered.wait)
+        session.reset()
+        leave.set()
+
+    async with (
+        serve(in_turn(broken, serving(history(60)))) as publisher,
+        run(publisher.url, sqlite_store, handler, batch=1) as running,
+    ):
+        await running.consumer.wait_for(59)
+    assert "socket.send() raised exception" not in caplog.text
+    assert publisher.resumes[1] > 10
+
+
 async def test_while_a_batch_commits_the_next_is_read_and_batches_do_not_wait_to_fill(store, serve, run):
     entered, leave = threading.Event(), threading.Event()
     sizes: list[int] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from consumer.errors import UnsafeDurability
+from consumer.errors import SyncFailed, UnsafeDurability
 from consumer.outcome import Outcome
 from consumer.points import Point
 from consumer.retry import Patience, patience
@@ -201,17 +201,57 @@ def test_the_log_and_the_folder_are_synced_before_the_cursor_is_said(sqlite_url,
         assert synced == log_and_folder(sqlite_url)
 
 
-def test_a_sync_that_fails_keeps_the_cursor_from_being_said(sqlite_url, monkeypatch) -> None:
-    def fsync(_descriptor: int) -> None:
-        raise OSError(5, "the disk is gone")
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
+@pytest.mark.parametrize("error", [OSError(5, "the disk is gone"), OSError(28, "no space is left")])
+def test_a_sync_that_fails_keeps_the_cursor_from_being_said(sqlite_url, monkeypatch, call, error) -> None:
+    """It is tried again for ever: each time all is written again, so a later success is one."""
 
-    with Store(sqlite_url) as store:
-        store.apply(stream(2))
-        monkeypatch.setattr(os, "fsync", fsync)
-        with pytest.raises(OSError, match="disk is gone"):
+    def fail(*_: object) -> None:
+        raise error
+
+    with Store(sqlite_url) as other, Store(sqlite_url) as store:
+        other.apply(stream(2))
+        monkeypatch.setattr(os, call, fail)
+        with pytest.raises(SyncFailed, match=f"store.db-wal cannot be synced: {error.strerror}") as raised:
             store.resume()
+        assert patience(raised.value) is Patience.FOREVER
         monkeypatch.undo()
         assert store.resume() == 1
+        other.apply(stream(1, 1))  # the lock is free
+
+
+def test_what_a_failed_sync_may_have_lost_is_written_again_before_it_is_claimed(
+    sqlite_url, synced, monkeypatch
+) -> None:
+    """After a sync that failed the kernel may say yes to the next one, with nothing on disk."""
+    log = Path(log_and_folder(sqlite_url)[0])
+    written: list[tuple[str, int, bytes]] = []
+    real = os.pwrite
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        assert synced == []
+        written.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), offset, data[:2000]))
+        return real(descriptor, data[:2000], offset)  # it may take less than it is given
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with Store(sqlite_url) as other, Store(sqlite_url) as store:
+        other.apply(stream(100))
+        before = log.read_bytes()
+        assert store.resume() == 99
+        assert log.read_bytes() == before
+    assert {name for name, _, _ in written} == {str(log)}
+    assert b"".join(data for _, _, data in written) == before
+    assert synced == log_and_folder(sqlite_url)
+
+
+def test_its_own_commits_need_not_be_synced_again(sqlite_url, synced) -> None:
+    with Store(sqlite_url) as store:
+        assert store.resume() == -1
+        assert synced == log_and_folder(sqlite_url)
+        store.apply(stream(3))
+        synced.clear()
+        assert store.resume() == 2
+        assert synced == []
 
 
 def test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged(
@@ -245,7 +285,8 @@ def test_the_log_of_a_store_behind_a_symbolic_link_is_synced_where_it_is(tmp_pat
     link = tmp_path / "elsewhere" / "link.db"
     link.parent.mkdir()
     link.symlink_to(make_url(sqlite_url).database)
+    with Store(sqlite_url) as other:
+        other.apply(stream(1))
     with Store(f"sqlite:///{link}") as store:
-        store.apply(stream(1))
         assert store.resume() == 0
         assert synced == log_and_folder(sqlite_url)

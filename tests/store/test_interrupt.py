@@ -165,16 +165,18 @@ def test_another_thread_may_interrupt_at_any_moment(url, patience_s) -> None:
         applied: list[int] = []
 
         def consume() -> None:
-            last = store.resume()
-            while last < len(events) - 1:
+            last = None
+            while last is None or last < len(events) - 1:
                 try:
+                    if last is None:
+                        last = store.resume()
                     outcome = store.apply(events[last + 1 : last + 21], record)
                     if outcome.error is not None:
                         raise outcome.error
                     applied.append(outcome.last)
                     last = outcome.last
                 except StoppedByForce:
-                    last = store.resume()
+                    last = None
             done.set()
 
         running = Running(consume)
