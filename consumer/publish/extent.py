@@ -54,7 +54,7 @@ class Damage(Exception):
 
 def misfit(found: bytes) -> str:
     """Say what is there instead of an event's line, and what is wrong with it where one look tells."""
-    line = (found.partition(b"\n")[0] + b"\n")[:LINE_BYTES_MAX] if b"\n" in found else found[:LINE_BYTES_MAX]
+    line = found[: found.find(b"\n") + 1 or None][:LINE_BYTES_MAX]
     return f"there is {line!r} where an event was due{line_end(line)}"
 
 

@@ -15,6 +15,7 @@ from consumer.publish.append import Appender
 from consumer.publish.extent import line_end
 from consumer.wire import DELTA, LINE_BYTES_MAX, encode_event
 
+_delta = re.compile(DELTA + rb"\n")
 _deltas = re.compile(rb"(?:" + DELTA + rb"\n)*+")
 
 
@@ -42,7 +43,7 @@ def append_all(appender: Appender, read: Callable[[], bytes], *, number: bool, p
         else:
             size, fault = appender.append_lines(buffer)
             rest = buffer[size:]
-            if fault is not None and _deltas.match(rest)[0]:  # type: ignore[index]  # it matches the empty string too
+            if fault is not None and _delta.match(rest):
                 fault += "; --number takes bare deltas"
         lines += buffer.count(b"\n", 0, len(buffer) - len(rest))
         progress(appender.extent.events - before)

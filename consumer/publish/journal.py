@@ -36,7 +36,7 @@ class Look:
     Attributes:
         grew: there are new events.
         complete: everything that was in the file when the look began has been considered.
-        replaced: the file is another one, or has lost events: open it anew.
+        replaced: the file is another one, or has lost events that were there: open it anew.
     """
 
     grew: bool = False
@@ -70,6 +70,7 @@ class Journal:
         try:
             size = os.fstat(self.descriptor).st_size
             self.extent, self.fault = survey(self.read, size)
+            self._end = self._read_end()
             self._sync()
             files.sync_folder(self.path)
         except BaseException as error:
@@ -106,6 +107,8 @@ class Journal:
         return not files.is_at(self.descriptor, self.path) and not files.is_gone(self.path)
 
     def _take_in(self, added: int) -> Look:
+        if self._lost_events():
+            return Look(replaced=True)
         if self.fault is not None:  # until it is mended there is nothing new, and no MiB need be read to see that
             peeked, fault = extend(self.extent, self.read(self.extent.end, LINE_BYTES_MAX))
             if fault is not None and peeked.end == self.extent.end:
@@ -115,8 +118,17 @@ class Journal:
         if extent.end == self.extent.end:
             return Look()
         self._sync()
+        self._end = (self._end + buffer[: extent.end - self.extent.end])[-LINE_BYTES_MAX:]
         self.extent = extent
         return Look(grew=True, complete=added <= LOOK_BYTES or self.fault is not None)
+
+    def _lost_events(self) -> bool:
+        """Say whether the end that we know is another now: the file was cut, and has grown beyond it again."""
+        return self._read_end() != self._end
+
+    def _read_end(self) -> bytes:
+        start = max(self.extent.end - LINE_BYTES_MAX, 0)
+        return self.read(start, self.extent.end - start)
 
     def _sync(self) -> None:
         """Sync the file. A failure is final: the kernel may report it once and forget what it could not write."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -26,6 +27,7 @@ from consumer.publish.view import ROWS_MAX, draw
 
 from .helpers import COMMAND, Peer, Serve, acks, events, lines
 
+NETCAT = shutil.which("nc.openbsd") or shutil.which("nc")
 Meet = Callable[..., Awaitable[Peer]]
 Serving = Callable[..., Serve]
 
@@ -43,31 +45,65 @@ def append(path: Path, given: bytes, *options: str) -> subprocess.CompletedProce
 # serve
 
 
+@pytest.mark.skipif(NETCAT is None, reason="netcat is not installed (package netcat-openbsd)")
 async def test_run_client_consumer_run_and_netcat_are_served_at_once(
-    path: Path, tmp_path: Path, serving: Serving, meet: Meet, patience_s: float
+    path: Path, tmp_path: Path, serving: Serving, patience_s: float
 ) -> None:
-    count = 300
-    path.write_bytes(lines(0, count))
-    wanted = (count - 1, sum(delta for _, delta in events(0, count)))
-    served = serving("--no-follow")
+    assert NETCAT is not None
+    first, second = 300, 200
+    path.write_bytes(b"")
+    served = serving()
     port = await served.port()
-    netcat = await meet(port, b"RESUME -1\n")
-    store = tmp_path / "run.db"
+    stores = [tmp_path / "lab.db", tmp_path / "run.db"]
+    address = f"tcp://127.0.0.1:{port}"
     run = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(COMMAND), "run", f"tcp://127.0.0.1:{port}", "--db", f"sqlite:///{store}", "--once"),
+        *(sys.executable, str(COMMAND), "run", address, "--db", f"sqlite:///{stores[1]}", "--once"),
         stderr=subprocess.DEVNULL,
     )
-    assert await run_client("127.0.0.1", port, tmp_path / "lab.db", patience_s) == wanted
-    assert await asyncio.wait_for(run.wait(), patience_s) == 0
-    assert await netcat.hear(len(lines(0, count))) == lines(0, count)
-    netcat.say(acks([count - 1]))
-    assert await netcat.hear_all() == b""
-    for name in ("run.db", "lab.db"):
-        con = sqlite3.connect(tmp_path / name)
-        assert con.execute("SELECT seq, delta FROM ledger ORDER BY seq").fetchall() == events(0, count)
+    netcat = await asyncio.create_subprocess_exec(
+        *(NETCAT, "127.0.0.1", str(port)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        netcat.stdin.write(b"RESUME -1\n")
+        lab = asyncio.create_task(run_client("127.0.0.1", port, stores[0], patience_s))
+        await served.wait_for_log("resumes after event -1 of -1", 3)  # so that all of them are there
+        with Appender(path) as appender:
+            appender.append(events(0, first))
+            heard = await asyncio.wait_for(netcat.stdout.readexactly(len(lines(0, first))), patience_s)
+            appender.append(events(first, second))
+        heard += await asyncio.wait_for(netcat.stdout.readexactly(len(lines(first, second))), patience_s)
+        assert heard == lines(0, first + second)
+        netcat.stdin.write(acks(range(first + second)))
+        async with asyncio.timeout(patience_s):
+            while [last_of(store) for store in stores] != [first + second - 1] * 2:  # noqa: ASYNC110 - of others
+                await asyncio.sleep(0.01)
+        assert "closed" not in served.log.read_text()
+        assert served.end() == 0
+        wanted = (first + second - 1, sum(delta for _, delta in events(0, first + second)))
+        assert await lab == wanted
+        assert await asyncio.wait_for(run.wait(), patience_s) == 0
+        netcat.stdin.close()  # it waits for that too
+        assert await asyncio.wait_for(netcat.stdout.read(), patience_s) == b""
+    finally:
+        for process in (run, netcat):
+            if process.returncode is None:
+                process.kill()
+        await asyncio.wait_for(netcat.communicate(), patience_s)
+    ended = served.log.read_text().count(f"the publisher stops (event {wanted[0]} acknowledged, {wanted[0]} sent)")
+    assert ended == 3
+    for store in stores:
+        con = sqlite3.connect(store)
+        assert con.execute("SELECT seq, delta FROM ledger ORDER BY seq").fetchall() == events(0, first + second)
         assert state(con) == wanted
         con.close()
-    assert served.end() == 0
+
+
+def last_of(store: Path) -> int:
+    con = sqlite3.connect(store)
+    try:
+        return int(con.execute("SELECT last FROM checkpoint").fetchone()[0])
+    finally:
+        con.close()
 
 
 async def test_a_signal_ends_it_in_good_order(path: Path, serving: Serving, meet: Meet) -> None:

@@ -18,6 +18,26 @@ def add(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+@pytest.mark.parametrize("faulty", [False, True])
+@pytest.mark.parametrize("taken_in", [False, True])
+@pytest.mark.parametrize("after", [b"EVENT 2 1\nEVENT 3 1\nEVENT 4 1\n", b"EVENT 2 0\n" * 9, b"EVENT 2 1000\n" * 9])
+def test_a_file_that_was_cut_and_has_grown_again_between_two_looks_is_noticed(
+    path: Path, after: bytes, *, taken_in: bool, faulty: bool
+) -> None:
+    path.write_bytes(lines(0, 2) + lines(2, 1) * (not taken_in))
+    journal = Journal(path)
+    if taken_in:
+        add(path, lines(2, 1))
+        assert journal.look().grew
+    if faulty:
+        add(path, b"no event\n")
+        journal.look()
+        assert journal.fault is not None
+    path.write_bytes(lines(0, 2) + after)
+    assert journal.look() == Look(replaced=True)
+    journal.close()
+
+
 def test_what_is_added_is_taken_in(path: Path) -> None:
     path.write_bytes(lines(0, 3))
     journal = Journal(path)
@@ -87,7 +107,7 @@ def test_bytes_that_are_no_event_end_what_is_shown_until_they_are_mended(path: P
     assert journal.fault == "event 4 came where 3 was due"
     journal.reads = 0
     assert journal.look() == Look()
-    assert journal.reads == 1  # a small one, however much lies behind the fault
+    assert journal.reads == 2  # small ones, however much lies behind the fault
     os.truncate(path, journal.extent.end)
     assert journal.look() == Look()
     assert journal.fault is None
