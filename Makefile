@@ -8,7 +8,7 @@ TESTS ?= tests
 KILLS ?= 1000
 SEED ?= 1
 
-.PHONY: demo test soak check clean
+.PHONY: demo test soak mutants check clean
 
 demo: $(READY)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
@@ -26,6 +26,9 @@ check: $(READY)  ## style, types, layers, and that the migrations say what the t
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/migrations/test_models.py
+
+mutants: $(READY)  ## break every promise on purpose, a line at a time, and see that a test notices
+	$(BIN)/python -m tests.mutants
 
 clean:  ## remove what the other targets have made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

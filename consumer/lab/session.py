@@ -111,11 +111,12 @@ async def run_client(
     check_timeout(timeout)
     con = open_store(path)
     try:
-        make_durable(con)  # RESUME claims it
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES_MAX)
         try:
-            await _send(writer, encode_resume(state(con)[0]), timeout)
+            last, _ = state(con)
+            make_durable(con)  # RESUME claims it
+            await _send(writer, encode_resume(last), timeout)
         except BaseException:
             await close_after_error(writer, timeout)
             raise

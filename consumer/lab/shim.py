@@ -110,7 +110,7 @@ def make_durable(con: sqlite3.Connection) -> None:
     Raises:
         SyncFailed: the system failed.
     """
-    row = con.execute(_MAIN_FILE).fetchone()
+    row = _fetch(con, _MAIN_FILE)
     if row is not None and row[0]:  # otherwise it is in memory
         durable.sync(Path(f"{row[0]}-wal"))
         durable.sync(Path(row[0]).parent)

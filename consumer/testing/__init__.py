@@ -6,8 +6,9 @@ of whoever has this package installed.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from consumer import lazy
 
 if TYPE_CHECKING:
     from consumer.points import MigrationPoint, Point
@@ -76,20 +77,17 @@ __all__ = [
     "crash_at",
 ]
 
-_ROOMS = (
-    "consumer.testing.steps",
-    "consumer.testing.publisher",
-    "consumer.testing.session",
-    "consumer.testing.crash",
-    "consumer.testing.proof",
-    "consumer.wire",
-)
-
-
-def __getattr__(name: str) -> object:
-    """Find a public name in its room."""
-    if name in __all__:
-        for room in map(importlib.import_module, _ROOMS):
-            if hasattr(room, name):
-                return getattr(room, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # to a type checker any name would seem to be there
+    __getattr__, __dir__ = lazy.names_of(
+        __name__,
+        __all__,
+        (
+            "consumer.points",
+            "consumer.wire",
+            "consumer.testing.steps",
+            "consumer.testing.publisher",
+            "consumer.testing.session",
+            "consumer.testing.crash",
+            "consumer.testing.proof",
+        ),
+    )

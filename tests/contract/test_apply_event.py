@@ -454,6 +454,17 @@ def test_a_trigger_that_fails_rolls_everything_back_and_is_not_masked(how, place
     assert apply_event(con, 1, 6) is True
 
 
+@pytest.mark.parametrize("place", [place for place in PLACES.values() if place.startswith("BEFORE")])
+def test_a_trigger_that_ignores_a_write_moves_nothing(place, con, path) -> None:
+    """SQLite reports no error then, only that no row was changed."""
+    filled(con, 5)
+    con.execute(f"CREATE TRIGGER t {place} BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(sqlite3.Error):
+        apply_event(con, 1, 6)
+    assert not con.in_transaction
+    assert contents(con) == stored(path) == holding((0, 5))
+
+
 # While another connection reads, SQLite in its default journal mode lets us write, but not commit.
 
 

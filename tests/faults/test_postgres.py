@@ -176,6 +176,30 @@ async def test_a_session_that_is_terminated_in_its_commit_is_decided_by_what_the
 
 
 @pytest.mark.usefixtures("quick")
+async def test_a_commit_whose_wait_for_its_standby_is_cancelled_is_not_acknowledged(own_url, serve, run):
+    """PostgreSQL calls it a warning: it has committed, and no standby has it. The next RESUME claims it all the same."""
+    settings = "ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()"
+    relaxed = "ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()"
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND upper(query) = 'COMMIT'"
+    try:
+        with Store(own_url) as store:
+            execute(own_url, "SET synchronous_commit = local", *settings)
+            async with serve(serving(history(5))) as publisher, run(publisher.url, store) as running:
+                while not (pids := execute(own_url, waiting)):  # noqa: ASYNC110 - a server that waits tells nobody
+                    await asyncio.sleep(0.005)
+                execute(own_url, f"SELECT pg_cancel_backend({pids[0][0]})", *relaxed)
+                retrying = await running.watch.until(Retrying)
+                await publisher.session(1)
+                await running.consumer.wait_for(4)
+    finally:
+        execute(own_url, *relaxed)
+    assert "without the standby" in str(retrying.error)
+    assert publisher.sessions[0].acks == []
+    assert publisher.resumes == [-1, 4]
+    check_store(own_url, history(5))
+
+
+@pytest.mark.usefixtures("quick")
 async def test_a_deadlock_in_a_handler_comes_again_with_the_whole_batch(own_url, serve, run):
     """PostgreSQL kills the one that has waited `deadlock_timeout`: here the consumer, by waiting for a shorter one."""
     execute(

@@ -113,6 +113,24 @@ async def test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it(store, s
     check_store(store_url, history(3))
 
 
+async def test_a_stop_does_not_interrupt_the_statement_in_flight(sqlite_store, serve, run, monkeypatch):
+    interrupted = asyncio.Event()
+    handler = Handler()
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(sqlite_store, "interrupt", lambda: loop.call_soon_threadsafe(interrupted.set))
+    async with serve(serving(history(3))) as publisher, run(publisher.url, sqlite_store, handler) as running:
+        await entered(handler)
+        running.consumer.stop()
+        try:
+            async with asyncio.timeout(0.1):  # it comes at once, where it comes
+                await interrupted.wait()
+        except TimeoutError:
+            pass
+        handler.leave.set()
+        await running.end()
+    assert not interrupted.is_set()
+
+
 async def test_a_stop_commits_nothing_more_than_what_was_in_flight(store, store_url, serve, run):
     handler = Handler()
 

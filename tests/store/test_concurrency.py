@@ -13,7 +13,7 @@ from consumer.points import Point
 from consumer.retry import Patience, is_busy, patience
 from consumer.store import Store
 
-from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, workers
+from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, waiting_for, workers
 
 COUNT = 3000
 
@@ -63,7 +63,14 @@ def test_the_second_waits_for_the_first_and_finds_its_events_there(url, patience
     events = stream(10)
     with Store(url) as first, Store(url) as second:
         others: list[Running] = []
-        with at(Point.BEFORE_COMMIT, lambda: others.append(Running(lambda: second.apply(events, record)))):
+
+        def begin_second() -> None:
+            others.append(Running(lambda: second.apply(events, record)))
+            if not is_sqlite(url):  # SQLite tells nobody who waits
+                waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+                assert any(rows(url, waits) for _ in waiting_for(patience_s))
+
+        with at(Point.BEFORE_COMMIT, begin_second):
             assert first.apply(events, record) == Outcome(10, 10, 9, None)
         others[0].ended(patience_s)
         assert others[0].result == Outcome(10, 0, 9, None)

@@ -70,19 +70,3 @@ def test_pytest_is_told_of_it_by_an_entry_point_of_the_modules_own_name() -> Non
     """So that a suite that also says `-p consumer.testing.plugin` does not load it twice."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert points == {"consumer.testing.plugin": "consumer.testing.plugin"}
-
-
-def test_to_load_it_loads_nothing_else_of_the_kit(tmp_path: Path) -> None:
-    """It is loaded in every run of pytest."""
-    code = (
-        "import sys, consumer, pytest; before = set(sys.modules); import consumer.testing.plugin; "
-        "print(*sorted(set(sys.modules) - before))"
-    )
-    assert python("-c", code, folder=tmp_path).stdout.split() == ["consumer.testing", "consumer.testing.plugin"]
-
-
-def test_every_public_name_is_there() -> None:
-    import consumer.testing
-
-    for name in consumer.testing.__all__:
-        assert getattr(consumer.testing, name) is not None

@@ -1,0 +1,1 @@
+"""Broken on purpose: single lines that each take back a promise, and the test that must notice."""

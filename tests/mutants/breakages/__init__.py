@@ -1,0 +1,12 @@
+"""All breakages, by what they are about. An entry is: what goes wrong, where, what stands there, what would, its test."""
+
+from tests.mutants.breakages import contract, kit, publisher, supervision, transaction, wire
+
+BREAKAGES = (
+    *transaction.BREAKAGES,
+    *supervision.BREAKAGES,
+    *wire.BREAKAGES,
+    *contract.BREAKAGES,
+    *publisher.BREAKAGES,
+    *kit.BREAKAGES,
+)

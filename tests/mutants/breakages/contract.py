@@ -1,0 +1,149 @@
+"""Mistakes in the contract's own seven steps, and in the migrations of a store."""
+
+from tests.mutants.breakage import Breakage
+
+SHIM, SESSION = "consumer/lab/shim.py", "consumer/lab/session.py"
+MIGRATE, FIRST, ENV = "consumer/migrate.py", "migrations/versions/0001_checkpoint_and_ledger.py", "migrations/env.py"
+
+APPLY = "tests/contract/test_apply_event.py"
+OPEN = "tests/contract/test_open_store.py"
+LINE = "tests/contract/test_consume_line.py"
+OF_SESSION = "tests/contract/test_consume_session.py"
+CLIENT = "tests/contract/test_run_client.py"
+UPGRADE = "tests/migrations/test_upgrade.py"
+
+BREAKAGES = (
+    Breakage(
+        "the contract's store does not sync its folder",
+        SHIM,
+        '        con.execute("PRAGMA synchronous=EXTRA")\n',
+        '        con.execute("PRAGMA synchronous=FULL")\n',
+        f"{OPEN}::test_a_new_store_is_synchronous_extra",
+    ),
+    Breakage(
+        "a store that was there is reset",
+        SHIM,
+        "        con.execute(_INSERT_FIRST_ROW)\n",
+        '        con.execute("INSERT OR REPLACE INTO checkpoint VALUES (1, -1, 0)")\n',
+        f"{OPEN}::TestForeign::test_one_without_the_ledger_gets_it_and_keeps_its_row",
+    ),
+    Breakage(
+        "two processes make a new store at once and one fails",
+        SHIM,
+        '        con.execute("BEGIN IMMEDIATE")\n        for statement in _CREATE',
+        '        con.execute("BEGIN")\n        for statement in _CREATE',
+        f"{OPEN}::test_creation_happens_in_one_transaction_that_locks_at_once",
+    ),
+    Breakage(
+        "an event is judged before the lock is there",
+        SHIM,
+        '        con.execute("BEGIN IMMEDIATE")\n        recorded',
+        '        con.execute("BEGIN")\n        recorded',
+        f"{APPLY}::test_processes_on_one_store_apply_every_event_once_between_them",
+    ),
+    Breakage(
+        "an event that is acknowledged was never committed",
+        SHIM,
+        '        con.execute("COMMIT")\n    except BaseException:\n        _roll_back(con)\n        raise\n    return verdict',
+        '        con.execute("ROLLBACK")\n    except BaseException:\n        _roll_back(con)\n        raise\n    return verdict',
+        f"{LINE}::test_when_the_ack_exists_another_connection_sees_the_result",
+    ),
+    Breakage(
+        "half of a failed event stays",
+        SHIM,
+        '        if con.in_transaction:\n            con.execute("ROLLBACK")',
+        '        if con.in_transaction:\n            con.execute("COMMIT")',
+        f"{LINE}::test_an_error_of_fault_passes_and_nothing_stays",
+    ),
+    Breakage(
+        "a fault that ends the transaction goes unseen",
+        SHIM,
+        "                _call_inside(con, fault)\n",
+        "                fault()\n",
+        f"{APPLY}::test_a_fault_that_rolled_back_and_returned_is_an_error_and_nothing_more_is_written",
+    ),
+    Breakage(
+        "a caller's transaction is committed for him",
+        SHIM,
+        "    if con.in_transaction:\n        raise sqlite3.ProgrammingError(",
+        "    if con is None:\n        raise sqlite3.ProgrammingError(",
+        f"{LINE}::test_a_callers_transaction_is_refused",
+    ),
+    Breakage(
+        "a write that a trigger ignores moves the cursor all the same",
+        SHIM,
+        "rowcount != 1:",
+        "rowcount > 1:",
+        f"{APPLY}::test_a_trigger_that_ignores_a_write_moves_nothing",
+    ),
+    Breakage(
+        "the contract's client: RESUME from the beginning",
+        SESSION,
+        "encode_resume(state(con)[0])",
+        "encode_resume(-1)",
+        f"{CLIENT}::test_resume_says_what_the_database_holds",
+    ),
+    Breakage(
+        "the contract's client: ACK before commit",
+        SESSION,
+        "        ack = consume_line(con, line)\n",
+        '        writer.write(b"ACK" + line[5 : line.rindex(b" ")] + b"\\n"); ack = consume_line(con, line)\n',
+        f"{OF_SESSION}::test_an_ack_is_written_when_another_connection_sees_the_event",
+    ),
+    Breakage(
+        "the contract's client: a silent publisher is waited for for ever",
+        SESSION,
+        "    async with asyncio.timeout(timeout):\n        return await reader.readline()",
+        "    async with asyncio.timeout(None):\n        return await reader.readline()",
+        f"{OF_SESSION}::test_a_silent_publisher_is_a_timeout_error_after_timeout",
+    ),
+    Breakage(
+        "the contract's client: an error while closing hides the first",
+        SESSION,
+        "        await close_after_error(writer, close_timeout)\n",
+        "        await close_writer(writer, close_timeout)\n",
+        f"{OF_SESSION}::test_another_error_while_closing_never_replaces_an_original_error",
+    ),
+    Breakage(
+        "PostgreSQL: two migrations run at once",
+        MIGRATE,
+        '        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")\n',
+        "        pass\n",
+        f"{UPGRADE}::test_an_upgrade_waits_for_the_one_that_is_running",
+    ),
+    Breakage(
+        "two threads migrate through Alembic's one set of globals",
+        MIGRATE,
+        "    with _alembic:\n",
+        "    with threading.Lock():\n",
+        f"{UPGRADE}::test_eight_threads_upgrade_eight_databases",
+    ),
+    Breakage(
+        "a table of another shape is adopted",
+        MIGRATE,
+        "        if problem is not None:\n",
+        "        if problem is None and columns is None:\n",
+        f"{UPGRADE}::test_a_table_of_another_shape_is_refused_by_name_and_nothing_changes",
+    ),
+    Breakage(
+        "a migration that fails half-way leaves its first half",
+        ENV,
+        "    with make_short_engine(_url()).begin() as connection:\n",
+        '    with make_short_engine(_url()).connect().execution_options(isolation_level="AUTOCOMMIT") as connection:\n',
+        f"{UPGRADE}::test_a_migration_that_fails_half_way_leaves_everything_as_it_was",
+    ),
+    Breakage(
+        "a store with events in it is dropped without a question",
+        FIRST,
+        '!= "yes" and not _is_empty():',
+        '== "no" and not _is_empty():',
+        f"{UPGRADE}::test_a_store_that_holds_something_is_dropped_only_on_demand",
+    ),
+    Breakage(
+        "a store that lost its cursor is made anew",
+        MIGRATE,
+        "or connection.execute(sql.READ_STATE).first() is None:",
+        "or connection is None:",
+        "tests/e2e/test_command.py::test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew",
+    ),
+)

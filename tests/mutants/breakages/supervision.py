@@ -1,0 +1,268 @@
+"""Mistakes on the way from the socket to the database and back: feed, inbox, worker, supervision, what is retried."""
+
+from tests.mutants.breakage import Breakage
+
+SERVICE, FEED, INBOX = "consumer/service.py", "consumer/feed.py", "consumer/inbox.py"
+WORKER, RETRY, TLS, STREAMS = "consumer/worker.py", "consumer/retry.py", "consumer/tls.py", "consumer/streams.py"
+
+CONSUMING = "tests/service/test_consuming.py"
+SUPERVISION = "tests/service/test_supervision.py"
+STOPPING = "tests/service/test_stopping.py"
+BOUNDS = "tests/service/test_bounds.py"
+OF_RETRY = "tests/unit/test_retry.py"
+OF_INBOX = "tests/unit/test_inbox.py"
+
+BREAKAGES = (
+    # Commit before ACK.
+    Breakage(
+        "ACK before commit",
+        SERVICE,
+        "        return await self._call(lambda: self._store.apply(",
+        "        feed.acknowledge(events.seqs); return await self._call(lambda: self._store.apply(",
+        f"{CONSUMING}::test_nothing_is_acknowledged_while_the_transaction_is_open",
+    ),
+    Breakage(
+        "an event that could not be applied is acknowledged with its batch",
+        SERVICE,
+        "feed.acknowledge(events[: outcome.acked].seqs)",
+        "feed.acknowledge(events.seqs)",
+        f"{SUPERVISION}::test_what_precedes_a_conflict_is_applied_and_acknowledged",
+    ),
+    Breakage(
+        "duplicates are not acknowledged again",
+        SERVICE,
+        "feed.acknowledge(events[: outcome.acked].seqs)",
+        "feed.acknowledge(events[outcome.acked - outcome.new : outcome.acked].seqs)",
+        f"{CONSUMING}::test_events_that_come_again_are_acknowledged_again_and_not_counted",
+    ),
+    Breakage(
+        "what was queued from a broken connection is applied for the next one",
+        SERVICE,
+        "return inbox.end(error, drop=True)",
+        "return inbox.end(error)",
+        f"{CONSUMING}::test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_again",
+    ),
+    Breakage(
+        "acknowledgements are lost with a close",
+        FEED,
+        "                await self._take_leave()\n",
+        "                pass\n",
+        f"{STOPPING}::test_a_publisher_that_is_still_sending_when_the_consumer_leaves_gets_its_acknowledgements",
+    ),
+    # RESUME from the database.
+    Breakage(
+        "RESUME from memory",
+        SERVICE,
+        "= await self._call(self._store.resume)",
+        "= await self._call(self._store.resume) if self._last is None else self._last",
+        f"{CONSUMING}::test_it_says_the_cursor_of_the_database_at_each_connection",
+    ),
+    Breakage(
+        "RESUME is one behind",
+        FEED,
+        "            writer.write(encode_resume(last))\n",
+        "            writer.write(encode_resume(max(-1, last - 1)))\n",
+        f"{CONSUMING}::test_it_says_the_cursor_of_the_database_at_each_connection",
+    ),
+    # Bytes, whole and torn.
+    Breakage(
+        "an event that is cut by two reads is lost",
+        FEED,
+        "decode_events(self._rest + data)",
+        "decode_events(data)",
+        f"{BOUNDS}::test_an_event_cut_anywhere_between_two_reads_is_whole",
+    ),
+    Breakage(
+        "a frame that was cut by the end of the connection is a good end",
+        FEED,
+        "        if self._rest:\n",
+        "        if self._stop:\n",
+        f"{SUPERVISION}::test_once_does_not_take_a_cut_frame_for_the_end",
+    ),
+    Breakage(
+        "a publisher that lost events looks like one with a shorter history",
+        FEED,
+        "                return CursorAhead(self._last, head)\n",
+        "                return ResyncRequired(self._last, head)\n",
+        f"{SUPERVISION}::test_an_answer_that_trying_again_does_not_change_is_final",
+    ),
+    Breakage(
+        "the queue has no bound",
+        INBOX,
+        "while len(self._numbers) >= 2 * self._events_max:",
+        "while len(self._numbers) < 0:",
+        f"{OF_INBOX}::test_putting_waits_while_there_is_no_room",
+    ),
+    Breakage(
+        "events are taken from the queue twice",
+        INBOX,
+        "            del self._numbers[: 2 * count_max]\n",
+        "            del self._numbers[: count_max]\n",
+        f"{OF_INBOX}::test_events_come_out_in_the_order_of_their_arrival_as_many_as_are_asked_for",
+    ),
+    Breakage(
+        "a cut frame goes on in the next connection",
+        FEED,
+        '        self._rest = b""\n        self._stop',
+        '        self._rest = b"EVENT"\n        self._stop',
+        f"{BOUNDS}::test_what_a_broken_connection_left_half_read_does_not_reach_the_next",
+    ),
+    # What is retried, and what is final.
+    Breakage(
+        "history that is gone is a gap to come back for",
+        SERVICE,
+        "isinstance(outcome.error, Gap) and is_first and outcome.acked == 0:",
+        "isinstance(outcome.error, Gap) and not is_first and outcome.acked == 0:",
+        f"{SUPERVISION}::test_a_gap_after_a_reconnect_to_a_publisher_that_honours_resume_is_lost_history",
+    ),
+    Breakage(
+        "a gap in the middle is reported as lost history",
+        SERVICE,
+        "isinstance(outcome.error, Gap) and is_first and outcome.acked == 0:",
+        "isinstance(outcome.error, Gap) and outcome.acked == 0:",
+        f"{SUPERVISION}::test_a_gap_in_a_later_batch_is_a_gap_too_and_no_lost_history",
+    ),
+    Breakage(
+        "garbage is asked for again without end",
+        SERVICE,
+        "                if self._failures >= TRIES:\n",
+        "                if self._failures >= TRIES * 1000:\n",
+        f"{SUPERVISION}::test_garbage_is_final_the_third_time",
+    ),
+    Breakage(
+        "duplicates count as progress",
+        SERVICE,
+        "            if outcome.new:\n",
+        "            if outcome.acked:\n",
+        f"{SUPERVISION}::test_duplicates_are_no_progress",
+    ),
+    Breakage(
+        "three failures in a year end a consumer",
+        SERVICE,
+        "                self._commits += 1\n                self._failures = 0\n",
+        "                self._commits += 1\n",
+        f"{SUPERVISION}::test_progress_between_failures_starts_the_count_anew",
+    ),
+    Breakage(
+        "a cursor that another consumer has moved ends this one",
+        SERVICE,
+        "(await self._call(self._store.state)).last > self._resumed_from",
+        "(await self._call(self._store.state)).last < self._resumed_from",
+        f"{SUPERVISION}::test_history_that_is_gone_for_a_cursor_that_was_moved_meanwhile_is_no_reason_to_end",
+    ),
+    Breakage(
+        "a publisher that waits for our acknowledgements looks dead",
+        SERVICE,
+        "            if inbox.is_awaited:  #",
+        "            if inbox is not None:  #",
+        f"{SUPERVISION}::test_a_publisher_that_waits_for_a_slow_handler_is_not_idle",
+    ),
+    Breakage(
+        "the idle clock does not start anew with an acknowledgement",
+        FEED,
+        "                wait_s = self._acknowledged_at + self._timeout - asyncio",
+        "                wait_s = self._timeout - asyncio",
+        f"{SUPERVISION}::test_the_idle_clock_starts_anew_with_an_acknowledgement",
+    ),
+    Breakage(
+        "a broken connection ends the consumer",
+        RETRY,
+        "isinstance(error, Retry | ConnectionError | TimeoutError | EOFError)",
+        "isinstance(error, Retry | TimeoutError | EOFError)",
+        f"{SUPERVISION}::test_a_reset_connection_is_made_again",
+    ),
+    Breakage(
+        "PostgreSQL: a deadlock is taken for a bad event",
+        RETRY,
+        '    "40P01",  # deadlock\n',
+        "",
+        "tests/store/test_failures.py::test_a_deadlock_inside_a_handler_passes",
+    ),
+    Breakage(
+        "SQLite: a full disk is final",
+        RETRY,
+        "    sqlite3.SQLITE_FULL,\n",
+        "",
+        f"{SUPERVISION}::test_a_full_database_is_waited_for",
+    ),
+    Breakage(
+        "PostgreSQL: a violated deferred constraint is tried for ever",
+        RETRY,
+        "return isinstance(error, IntegrityError) or str(sqlstate)",
+        "return str(sqlstate)",
+        "tests/store/test_handlers.py::test_a_deferred_foreign_key_that_is_violated_at_the_commit_fails_the_event",
+    ),
+    Breakage(
+        "a conflict is tried for ever",
+        RETRY,
+        "    return Patience.NEVER\n",
+        "    return Patience.FOREVER\n",
+        f"{OF_RETRY}::test_what_does_not_is_final",
+    ),
+    # Stopping.
+    Breakage(
+        "what a stop has let commit is not acknowledged",
+        SERVICE,
+        "            elif settle is not None:\n",
+        "            elif settle is None:\n",
+        f"{STOPPING}::test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it",
+    ),
+    Breakage(
+        "a forced stop interrupts nothing",
+        SERVICE,
+        "                await asyncio.to_thread(self._store.interrupt)\n",
+        "",
+        f"{STOPPING}::test_a_forced_stop_interrupts_a_statement_and_nothing_of_its_batch_stays",
+    ),
+    Breakage(
+        "a handler that never returns holds up a stop for ever",
+        SERVICE,
+        "FORCE_GRACE_S if self._stop.is_set() else math.inf",
+        "FORCE_GRACE_S if self._force.is_set() else math.inf",
+        f"{STOPPING}::test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeout",
+    ),
+    Breakage(
+        "a cancelled consumer leaves its call behind in the database",
+        SERVICE,
+        "            await self._see_out(call)\n",
+        "",
+        f"{STOPPING}::test_a_cancelled_run_interrupts_the_database_and_waits_for_it",
+    ),
+    Breakage(
+        "a stop interrupts the statement in flight at once",
+        WORKER,
+        "            if self._waiter.cancelled():\n",
+        "            if self._waiter is None:\n",
+        f"{STOPPING}::test_a_stop_does_not_interrupt_the_statement_in_flight",
+    ),
+    Breakage(
+        "a peer that never closes holds up a close",
+        STREAMS,
+        "        async with asyncio.timeout(timeout):\n            await writer.wait_closed()\n",
+        "        await writer.wait_closed()\n",
+        "tests/contract/test_consume_session.py"
+        "::test_a_close_that_hangs_is_aborted_after_timeout_and_the_success_stays",
+    ),
+    # Who is on the other end.
+    Breakage(
+        "the publisher's certificate is not verified",
+        TLS,
+        "            context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
+        "            context.check_hostname = False; context.verify_mode = ssl.CERT_NONE\n",
+        "tests/service/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
+    ),
+    Breakage(
+        "any name in the certificate will do",
+        TLS,
+        "            context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
+        "            context.check_hostname = False\n",
+        "tests/service/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
+    ),
+    Breakage(
+        "a process ends with the exit code of another error",
+        "consumer/exits.py",
+        "    errors.Conflict: 10,\n",
+        "    errors.Conflict: 1,\n",
+        "tests/faults/test_exit_codes.py::test_an_answer_that_cannot_be_consumed",
+    ),
+)

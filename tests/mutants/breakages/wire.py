@@ -1,0 +1,111 @@
+"""Mistakes in the grammar, the decoders and the encoders: what is a frame, and where it ends."""
+
+from tests.mutants.breakage import Breakage
+
+WIRE, EVENTS, HISTORY = "consumer/wire.py", "consumer/events.py", "consumer/history.py"
+
+PARSE_LINE = "tests/contract/test_parse_line.py"
+DECODE = "tests/contract/test_decode.py"
+OF_WIRE = "tests/unit/test_wire.py"
+REPLAY = "tests/contract/test_replay.py"
+
+BREAKAGES = (
+    Breakage(
+        "a leading zero is taken",
+        WIRE,
+        'SEQ = rb"(?:[1-9][0-9]{0,9}+|0)"',
+        'SEQ = rb"(?:[0-9]{1,10}+)"',
+        f"{PARSE_LINE}::test_every_single_byte_changed_added_or_taken_away",
+    ),
+    Breakage(
+        "-0 is a number",
+        WIRE,
+        'DELTA = rb"(?:-?(?:[1-9][0-9]{0,2}|1000)|0)"',
+        'DELTA = rb"(?:-?(?:[1-9][0-9]{0,2}|1000|0))"',
+        f"{DECODE}::test_the_first_line_that_the_parser_refuses_stops_the_reading",
+    ),
+    Breakage(
+        "a number above the range is taken",
+        WIRE,
+        "    if match is None or (seq := int(match[1])) > SEQ_MAX:\n",
+        "    if match is None or (seq := int(match[1])) > 2 * SEQ_MAX:\n",
+        f"{PARSE_LINE}::test_every_single_byte_changed_added_or_taken_away",
+    ),
+    Breakage(
+        "a number above the range is taken where it comes in a chunk",
+        WIRE,
+        "    if not numbers or max(numbers) <= SEQ_MAX:\n",
+        "    if not numbers or max(numbers) <= SEQ_MAX + 1:\n",
+        f"{DECODE}::test_a_bad_seq_deep_in_a_large_chunk_is_found",
+    ),
+    Breakage(
+        "what follows a bad number in a chunk is taken with it",
+        WIRE,
+        "if numbers[place] > SEQ_MAX)",
+        "if numbers[place] >= max(numbers))",
+        f"{DECODE}::test_streams_cut_at_random_places_are_read_as_line_by_line",
+    ),
+    Breakage(
+        "a line without an end is buffered without an end",
+        WIRE,
+        "if len(rest) >= LINE_BYTES_MAX else None",
+        "if len(rest) > 2**20 else None",
+        f"{DECODE}::test_an_unfinished_rest_of_64_bytes_or_more_is_malformed",
+    ),
+    Breakage(
+        "events after a snapshot are lost with it",
+        WIRE,
+        "    return Events(numbers), rest[len(line) :], control\n",
+        '    return Events(numbers), b"", control\n',
+        f"{DECODE}::test_a_control_frame_stops_the_reading_with_its_numbers",
+    ),
+    Breakage(
+        "good events before a malformed line are lost with it",
+        WIRE,
+        "        return Events(numbers), rest, MalformedFrame(line)\n",
+        "        return Events([]), rest, MalformedFrame(line)\n",
+        f"{DECODE}::test_the_first_line_that_the_parser_refuses_stops_the_reading",
+    ),
+    Breakage(
+        "a run of acknowledgements has one of another thousand in it",
+        WIRE,
+        "last + 1 - 1000 * thousand])]",
+        "last - 1000 * thousand])]",
+        f"{OF_WIRE}::test_a_run_of_acknowledgements_is_right_around_every_thousand",
+    ),
+    Breakage(
+        "acknowledgements that are no run are sent as one",
+        WIRE,
+        "is_run = last - first == len(seqs) - 1 and seqs == list(range(first, last + 1))",
+        "is_run = last - first == len(seqs) - 1",
+        f"{OF_WIRE}::test_acknowledgements_out_of_order_stay_so",
+    ),
+    Breakage(
+        "a delta beyond the range is applied",
+        EVENTS,
+        "or min(deltas) < -DELTA_MAX or",
+        "or min(deltas) < -DELTA_MAX - 1 or",
+        "tests/unit/test_events.py::test_a_delta_out_of_range_is_found",
+    ),
+    Breakage(
+        "True is an event's number",
+        EVENTS,
+        "isinstance(value, int) and not isinstance(value, bool) and low",
+        "isinstance(value, int) and low",
+        f"{REPLAY}::test_a_seq_that_is_no_int_is_refused",
+    ),
+    Breakage(
+        "a cursor that lacks one event is served without it",
+        HISTORY,
+        "    if last < first - 1:\n",
+        "    if last < first - 2:\n",
+        f"{REPLAY}::test_a_cursor_one_earlier_lacks_an_event",
+    ),
+    Breakage(
+        "a history with a hole in it is served",
+        HISTORY,
+        "        if after != before + 1:\n",
+        "        if after <= before:\n",
+        f"{REPLAY}::test_seqs_that_are_not_consecutive_and_ascending_are_refused",
+    ),
+)
