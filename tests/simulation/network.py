@@ -1,0 +1,292 @@
+"""A network in memory: what TCP may do to a connection, and nothing that it cannot.
+
+Bytes arrive in order and once. They may be cut anywhere, take any time, and stop: with a reset, with an end, or without
+a word. What stood in a buffer when a process died may have been sent or not.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import StrEnum
+from itertools import cycle
+from typing import Any, Protocol
+
+from .world import VirtualLoop, World
+
+SOCKET_BYTES = 64
+"""How much of what is written the system takes. What is beyond that waits in the process, and dies with it."""
+
+
+class Listening(StrEnum):
+    """What becomes of an attempt to connect."""
+
+    OPEN = "open"
+    REFUSED = "refused"
+    SILENT = "silent"
+
+
+class Break(StrEnum):
+    """How a connection may end that nobody wanted to."""
+
+    RESET = "reset"
+    END = "end"
+    SILENCE = "silence"
+
+
+class Peer(Protocol):
+    """The publisher's side of a connection."""
+
+    def receive(self, data: bytes) -> None: ...
+
+    def lose(self) -> None: ...
+
+
+class Pipe:
+    """One direction."""
+
+    def __init__(self, network: "Network", deliver: Callable[[bytes], None], end: Callable[[], None]) -> None:
+        self.waiting = bytearray()
+        self.delivered = 0
+        self.is_stopped = False
+        self.is_held = False
+        self._fuse: tuple[int, Callable[[], None]] | None = None
+        self._network = network
+        self._deliver = deliver
+        self._end = end
+        self._is_ending = False
+        self._is_moving = False
+
+    def send(self, data: bytes) -> None:
+        if not self._is_ending:
+            self.waiting += data
+            self.move()
+
+    def end(self) -> None:
+        """Nothing comes behind what is under way."""
+        self._is_ending = True
+        self.move()
+
+    def stop(self) -> None:
+        """Nothing of what is under way arrives."""
+        self.is_stopped = True
+        self.waiting.clear()
+
+    def break_after(self, count: int, how: Callable[[], None]) -> None:
+        """Have the connection broken once so many more bytes have arrived."""
+        self._fuse = (self.delivered + count, how)
+        self.move()
+
+    def move(self) -> None:
+        if not self._is_moving:
+            self._is_moving = True
+            self._network.world.later(self._network.delay_s, self._move)
+
+    def _move(self) -> None:
+        self._is_moving = False
+        if self.is_stopped or self.is_held:
+            return
+        room = self._fuse[0] - self.delivered if self._fuse else len(self.waiting)
+        data = bytes(self.waiting[: min(next(self._network.cuts), room)])
+        if data:
+            del self.waiting[: len(data)]
+            self.delivered += len(data)
+            self._deliver(data)
+        if self._fuse and self._fuse[0] <= self.delivered:
+            _, how = self._fuse
+            self._fuse = None
+            how()
+        elif self.waiting:
+            self.move()
+        elif self._is_ending and not self.is_stopped:
+            self.is_stopped = True
+            self._end()
+
+
+class Connection:
+    """A connection from a consumer to the publisher."""
+
+    def __init__(self, network: "Network", loop: VirtualLoop, protocol: asyncio.Protocol, number: int) -> None:
+        self.number = number
+        self.loop = loop
+        self.transport = Transport(self, loop, protocol)
+        self.down = Pipe(network, self.transport.receive, self.transport.receive_end)
+        self.up = Pipe(network, self._arrive, self._lose)
+        self.peer: Peer | None = None
+        self.on_write: Callable[[bytes], None] = network.on_write(self)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes can still arrive at either end."""
+        return not (self.up.is_stopped and self.down.is_stopped)
+
+    def break_off(self, how: Break) -> None:
+        """Break it now."""
+        if how is Break.END:
+            self.down.waiting.clear()
+            self.down.end()
+            return
+        self.up.stop()
+        self.down.stop()
+        if how is Break.RESET:
+            self.transport.lose(ConnectionResetError("reset"))
+            self._lose()
+
+    def die(self, kept_bytes: int, *, is_silent: bool) -> None:
+        """The consumer's process is gone, without a line of it run. Some of what it had written has been sent."""
+        self.transport.is_dead = True
+        self.down.stop()
+        del self.up.waiting[min(kept_bytes, SOCKET_BYTES) :]
+        if is_silent:
+            self.up.move()
+        else:
+            self.up.end()
+
+    def _arrive(self, data: bytes) -> None:
+        self.transport.has_sent()
+        if self.peer is not None:
+            self.peer.receive(data)
+
+    def _lose(self) -> None:
+        if self.peer is not None:
+            self.peer.lose()
+
+
+class Network:
+    """All connections, and the weather that they have in common."""
+
+    def __init__(self, world: World, on_write: Callable[[Connection], Callable[[bytes], None]]) -> None:
+        self.world = world
+        self.on_write = on_write
+        self.connections: list[Connection] = []
+        self.accept: Callable[[Connection], Peer] | None = None
+        self.fair()
+
+    def fair(self) -> None:
+        """Good weather."""
+        self.listening = Listening.OPEN
+        self.weather(0.001, [1_000])
+
+    def weather(self, delay_s: float, cuts: list[int]) -> None:
+        """From now on each piece takes so long, and is so large: one of these sizes after the other."""
+        self.delay_s = delay_s
+        self.cuts = cycle(cuts)
+
+    async def connect(self, loop: VirtualLoop, factory: Callable[[], asyncio.Protocol]) -> tuple[Any, Any]:
+        await asyncio.sleep(self.delay_s)
+        if self.listening is Listening.SILENT:
+            await loop.create_future()
+        if self.listening is Listening.REFUSED or self.accept is None:
+            raise ConnectionRefusedError("refused")
+        protocol = factory()
+        connection = Connection(self, loop, protocol, len(self.connections))
+        self.connections.append(connection)
+        protocol.connection_made(connection.transport)
+        connection.peer = self.accept(connection)
+        return connection.transport, protocol
+
+    def open_to(self, loop: VirtualLoop) -> list[Connection]:
+        """The connections of one process."""
+        return [connection for connection in self.connections if connection.loop is loop and connection.is_open]
+
+
+class _Socket:
+    """Only to be told options."""
+
+    def setsockopt(self, *_option: int) -> None: ...
+
+
+class Transport(asyncio.Transport):
+    """The consumer's end, as asyncio's streams use it."""
+
+    def __init__(self, connection: Connection, loop: VirtualLoop, protocol: asyncio.Protocol) -> None:
+        super().__init__({"socket": _Socket()})
+        self.is_dead = False
+        """The process is dead: whatever its remains still do does not get out."""
+        self._connection = connection
+        self._loop = loop
+        self._protocol = protocol
+        self._is_closing = False
+        self._is_lost = False
+        self._is_paused = False
+        self._high = 0
+
+    # What streams call.
+
+    def write(self, data: bytes) -> None:
+        if not (self.is_dead or self._is_closing or self._is_lost):
+            self._connection.on_write(bytes(data))
+            self._connection.up.send(data)
+            if not self._is_paused and self.get_write_buffer_size() > self._high:
+                self._is_paused = True
+                self._protocol.pause_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return max(0, len(self._connection.up.waiting) - SOCKET_BYTES)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = high or 0
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        if not self.is_dead:
+            self._connection.up.end()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            if self.get_write_buffer_size() == 0 or self.is_dead:
+                self._leave()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        if not self.is_dead:
+            del self._connection.up.waiting[SOCKET_BYTES:]
+        self._leave()
+
+    def pause_reading(self) -> None:
+        self._connection.down.is_held = True
+
+    def resume_reading(self) -> None:
+        self._connection.down.is_held = False
+        self._connection.down.move()
+
+    # What the network calls.
+
+    def receive(self, data: bytes) -> None:
+        self._loop.call_soon(self._protocol.data_received, data)
+
+    def receive_end(self) -> None:
+        self._loop.call_soon(self._protocol.eof_received)
+
+    def lose(self, error: Exception | None) -> None:
+        if not self._is_lost and not self.is_dead:
+            self._is_lost = self._is_closing = True
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def has_sent(self) -> None:
+        """The system has taken more of what was waiting."""
+        if self._is_lost or self.is_dead or self.get_write_buffer_size() > self._high // 4:
+            return
+        if self._is_paused:
+            self._is_paused = False
+            self._loop.call_soon(self._protocol.resume_writing)
+        if self._is_closing and self.get_write_buffer_size() == 0:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Close the socket. Where something unread was on its way here, what we have sent is lost with it."""
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self._loop.call_soon(self._protocol.connection_lost, None)
+        if self.is_dead:
+            return
+        connection = self._connection
+        if connection.down.waiting:
+            connection.up.waiting.clear()
+        connection.down.stop()
+        connection.up.end()
