@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
 
 from consumer.errors import (
     Conflict,
@@ -17,7 +16,7 @@ from consumer.retry import TRIES
 
 from .disk import Disk
 from .network import Connection
-from .process import Process
+from .process import End, Process
 from .publisher import Lie, Publisher, Session
 
 _LINE = re.compile(rb"(RESUME|ACK) (-1|[0-9]+)\n")
@@ -43,31 +42,18 @@ class Audit:
 
     # What a consumer writes, at the moment when it writes it.
 
-    def listen(self, connection: Connection) -> Callable[[bytes], None]:
-        """Watch one connection."""
-        acked = 0
-        has_resumed = False
-
-        def written(data: bytes) -> None:
-            nonlocal acked, has_resumed
-            for word, number in _LINE.findall(data):
-                if word == b"RESUME":
-                    assert not has_resumed, "a second RESUME"
-                    has_resumed = True
-                    self._check_resume(connection, int(number))
-                else:
-                    assert has_resumed, "an ACK before RESUME"
-                    self._check_ack(connection, acked, int(number))
-                    acked += 1
+    def write(self, connection: Connection, data: bytes) -> None:
+        try:
             assert _LINE.sub(b"", data) == b"", f"the consumer writes {data!r}"
+            for word, number in _LINE.findall(data):
+                assert (word == b"RESUME") is not connection.has_resumed, f"{data!r} at the wrong time"
+                check = self._check_ack if connection.has_resumed else self._check_resume
+                check(connection, int(number))
+        except AssertionError as error:  # it is raised where the consumer cannot catch it
+            self._violation = self._violation or error
 
-        def watch(data: bytes) -> None:
-            try:
-                written(data)
-            except AssertionError as error:  # it is raised where the consumer cannot catch it
-                self._violation = self._violation or error
-
-        return watch
+    def close(self, connection: Connection) -> None:
+        self._process(connection).floor = self.disk.durable
 
     def _check_resume(self, connection: Connection, last: int) -> None:
         process = self._process(connection)
@@ -76,15 +62,18 @@ class Audit:
             assert last == durable, f"RESUME {last}, and the durable cursor is {durable}"
         else:  # the other may have moved it since this one looked
             assert process.floor <= last <= durable, f"RESUME {last}, not within {process.floor} to {durable}"
+        connection.has_resumed = True
         self.figures["RESUMEs checked"] += 1
 
-    def _check_ack(self, connection: Connection, position: int, seq: int) -> None:
+    def _check_ack(self, connection: Connection, seq: int) -> None:
         assert seq <= self.disk.durable, f"ACK {seq}, and the durable cursor is {self.disk.durable}"
         session = connection.peer
         assert isinstance(session, Session)
         brought = [sent for sent, end in session.sent if end <= connection.down.delivered]
-        expected = brought[position] if position < len(brought) else None
-        assert seq == expected, f"ACK {seq} is number {position} on a connection that brought {brought}"
+        assert brought[connection.acked : connection.acked + 1] == [seq], (
+            f"after {connection.acked} others ACK {seq} goes to a connection that brought {brought}"
+        )
+        connection.acked += 1
         self.figures["ACKs checked"] += 1
 
     def _process(self, connection: Connection) -> Process:
@@ -108,21 +97,16 @@ class Audit:
         """No consumer ends without being told to, or being given cause."""
         for process in self.processes:
             assert process.is_dead or not process.loop.broken, process.loop.broken
-            if not self.network_open(process):
-                process.floor = max(process.floor, self.disk.durable)
             if process.task.done() and not process.is_dead:
                 self._check_end(process)
 
-    def network_open(self, process: Process) -> bool:
-        return bool(process.network.open_to(process.loop))
-
     def _check_end(self, process: Process) -> None:
         if process.task.cancelled():
-            assert process.is_cancelled
+            assert End.CANCEL in process.ended_by, "it was cancelled by itself"
             return
         error = process.task.exception()
         if error is None:
-            assert process.is_stopping
+            assert process.ended_by - {End.CANCEL}, "it ended by itself"
             return
         assert self._is_deserved(process, error), f"it ended with {error!r}"
         if isinstance(error, HandlerFailed) and len(self.processes) == 1:
@@ -143,4 +127,4 @@ class Audit:
                 return lies[Lie.AHEAD] > 0
             case HandlerFailed():
                 return self.handler_failures >= TRIES
-        return isinstance(error, StoppedByForce) and process.is_stopping
+        return isinstance(error, StoppedByForce) and bool(process.ended_by)

@@ -41,6 +41,7 @@ class Disk:
             connection.execute("CREATE TABLE seen (seq INTEGER PRIMARY KEY, delta INTEGER)")
         connection.close()
         self._look: sqlite3.Connection | None = None
+        self._found: tuple[int, Found] | None = None
         self._unsynced: dict[str, bytes] | None = None
         self._synced: set[int] = set()
         self.durable = -1
@@ -65,11 +66,14 @@ class Disk:
     def found(self) -> Found:
         look = self._look
         assert look is not None
-        last, total = look.execute("SELECT last, total FROM checkpoint WHERE id = 1").fetchone()
-        ledger, seen = (
-            look.execute(f"SELECT seq, delta FROM {table} ORDER BY seq").fetchall() for table in ("ledger", "seen")
-        )
-        return Found(last, total, ledger, seen)
+        [version] = look.execute("PRAGMA data_version").fetchone()  # another one where somebody has committed
+        if self._found is None or self._found[0] != version:
+            last, total = look.execute("SELECT last, total FROM checkpoint WHERE id = 1").fetchone()
+            ledger, seen = (
+                look.execute(f"SELECT seq, delta FROM {table} ORDER BY seq").fetchall() for table in ("ledger", "seen")
+            )
+            self._found = (version, Found(last, total, ledger, seen))
+        return self._found[1]
 
     # What becomes durable.
 
@@ -90,13 +94,13 @@ class Disk:
         if {path.stat().st_ino for path in (self._file("-wal"), self.folder)} <= self._synced:
             self._settle()
 
-    def cut_power(self, *, loses: bool) -> bool:
-        """Take back what was not synced, or have been lucky. All connections but our own are closed by now."""
+    def cut_power(self) -> bool:
+        """Take back what was not synced, and say whether there was anything. Nobody else has a connection by now."""
         before, self._unsynced = self._unsynced, None
-        if before is not None and loses:
+        if before is not None:
             self._put(before)
-        self.durable = self.last()
-        return before is not None and loses
+        assert self.last() == self.durable
+        return before is not None
 
     def _settle(self) -> None:
         self.durable = self.last()
@@ -110,6 +114,7 @@ class Disk:
         for suffix, content in files.items():
             self._file(suffix).write_bytes(content)
         self._look = sqlite3.connect(self.path, isolation_level=None)
+        self._found = None
 
     def _file(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)

@@ -30,11 +30,12 @@ from consumer.events import Event
 from consumer.points import MigrationPoint, Point
 from consumer.service import Consumer
 from consumer.store import Store
+from consumer.testing import Moment
 
 from .audit import Audit
 from .disk import Disk
 from .network import Break, Listening, Network
-from .process import Fault, Process
+from .process import End, Fault, Process
 from .publisher import Lie, Publisher
 from .world import World
 
@@ -89,8 +90,11 @@ def simulated(machine: "Simulation") -> Iterator[None]:
             setattr(owner, name, value)
 
 
-WHO = st.integers(0, CONSUMERS - 1)
-BYTES = st.integers(0, 80)
+WHO = st.sampled_from([0, 0, 0, 1])
+DELTAS = st.lists(st.integers(-9, 9), max_size=6)
+BYTES = st.sampled_from([0, 0, 1, 7, 8, 20, 50])
+IN_COMMIT = [Moment.IN_COMMIT] * 3
+"""Oftener than the other places: it is what a commit that can be read and is not on the disk comes from."""
 
 
 class Simulation(RuleBasedStateMachine):
@@ -111,23 +115,26 @@ class Simulation(RuleBasedStateMachine):
 
     @initialize(
         honours_resume=st.booleans(),
-        window=st.sampled_from([1, 3, 100]),
-        batch=st.sampled_from([1, 2, 5, 100]),
+        window=st.sampled_from([100, 4, 1]),
+        batch=st.sampled_from([100, 3, 1]),
         pace_s=st.sampled_from([0.002, 0.03, 1.0]),
-        deltas=st.lists(st.integers(-9, 9), max_size=12),
+        consumers=st.sampled_from([1, 1, CONSUMERS]),
+        more=DELTAS,
     )
-    def begin(self, honours_resume: bool, window: int, batch: int, pace_s: float, deltas: list[int]) -> None:
+    def begin(
+        self, honours_resume: bool, window: int, batch: int, pace_s: float, consumers: int, more: list[int]
+    ) -> None:
         self.world = World()
         self.publisher = Publisher(honours_resume=honours_resume, window=window)
         self.audit = Audit(self.disk, self.publisher, self.figures)
-        self.network = Network(self.world, self.audit.listen)
+        self.network = Network(self.world, self.audit)
         self.network.accept = self.publisher.accept
         self._batch = batch
         self._pace_s = pace_s
         self._database_delay_s = 0.001
-        self.publisher.publish(deltas)
-        self._start(0)
-        self._go_on()
+        for who in range(consumers):
+            self._start(who)
+        self.publish(more)
 
     # What our code meets.
 
@@ -155,7 +162,7 @@ class Simulation(RuleBasedStateMachine):
     def _start(self, who: int) -> None:
         store = copy.copy(self._stores[who])  # the same engine, and the memory of a new process
         consumer = Consumer("tcp://publisher:7000", store, self.handle, batch=self._batch)
-        process = Process(self.world, self.network, self.disk, store, consumer)
+        process = Process(self.world, self.network, self.disk, store, consumer, self._cut_power)
         process.database_delay_s = self._database_delay_s
         if who in self.processes:
             self.processes[who].kill(0)
@@ -166,92 +173,88 @@ class Simulation(RuleBasedStateMachine):
     def _is_running(self, who: int) -> bool:
         return who in self.processes and self.processes[who].is_running
 
-    @rule(who=WHO)
-    def start(self, who: int) -> None:
+    def _consumer(self, who: int) -> Process:
+        """A process at work: where it has ended, a new one."""
         if not self._is_running(who):
             self._start(who)
-        self._go_on()
-
-    @rule(who=WHO, kept_bytes=BYTES)
-    def kill(self, who: int, kept_bytes: int) -> None:
-        if self._is_running(who):
-            self.processes[who].kill(kept_bytes)
-            self.figures["kills"] += 1
-        self._go_on()
-
-    @rule(who=WHO, point=st.sampled_from(Point), times=st.integers(1, 3), synced=st.booleans(), kept_bytes=BYTES)
-    def kill_at(self, who: int, point: Point, times: int, synced: bool, kept_bytes: int) -> None:
-        if self._is_running(who):
-            self.processes[who].fault = Fault(point, times, None, synced or point is not Point.AFTER_COMMIT, kept_bytes)
-        self._go_on()
-
-    @rule(who=WHO, is_twice=st.booleans())
-    def stop(self, who: int, is_twice: bool) -> None:
-        if self._is_running(who):
-            self.processes[who].stop()
-            if is_twice:
-                self.processes[who].stop()
-            self.figures["stops"] += 1
-        self._go_on()
+        return self.processes[who]
 
     @rule(who=WHO)
-    def cancel(self, who: int) -> None:
-        if self._is_running(who):
-            self.processes[who].cancel()
-            self.figures["stops"] += 1
+    def start(self, who: int) -> None:
+        self._consumer(who)
         self._go_on()
 
-    @rule(kept_bytes=BYTES, loses=st.booleans())
-    def cut_power(self, kept_bytes: int, loses: bool) -> None:
+    @rule(
+        who=WHO,
+        point=st.sampled_from([None, *Point, *IN_COMMIT]),
+        times=st.integers(1, 2),
+        kept_bytes=BYTES,
+        with_power=st.booleans(),
+        more=DELTAS,
+    )
+    def kill(
+        self, who: int, point: Point | Moment | None, times: int, kept_bytes: int, with_power: bool, more: list[int]
+    ) -> None:
+        """Now, or where the process comes to a point; alone, or together with the machine."""
+        process = self._consumer(who)
+        if point is not None:
+            process.fault = Fault(point, times, None, kept_bytes, with_power)
+        elif with_power:
+            self._cut_power(kept_bytes)
+        else:
+            process.kill(kept_bytes)
+        self.publish(more)
+
+    def _cut_power(self, kept_bytes: int = 0) -> None:
         for process in self.processes.values():
             process.kill(kept_bytes, is_silent=True)
-        self.world.run(0)
+        self.world.after_turn.append(self._take_back)  # once their files are closed
+
+    def _take_back(self) -> None:
         self.figures["power cuts"] += 1
-        self.figures["commits taken back"] += self.disk.cut_power(loses=loses)
+        self.figures["commits taken back"] += self.disk.cut_power()
+
+    @rule(who=WHO, how=st.sampled_from(End))
+    def end(self, who: int, how: End) -> None:
+        self._consumer(who).end_by(how)
+        self.figures["stops"] += 1
+        self._go_on()
 
     # The database and the handler.
 
     @rule(
         who=WHO,
-        point=st.sampled_from([Point.AFTER_LEDGER, Point.BEFORE_COMMIT, Point.AFTER_COMMIT]),
-        times=st.integers(1, 3),
-        synced=st.booleans(),
+        point=st.sampled_from([Point.AFTER_LEDGER, Point.BEFORE_COMMIT, Point.AFTER_COMMIT, *IN_COMMIT]),
+        times=st.integers(1, 2),
+        more=DELTAS,
     )
-    def fail_in_database(self, who: int, point: Point, times: int, synced: bool) -> None:
-        if self._is_running(who):
-            error = database_error()
-            self.processes[who].fault = Fault(point, times, error, synced or point is not Point.AFTER_COMMIT)
-            self.figures["database failures"] += 1
-        self._go_on()
+    def fail_in_database(self, who: int, point: Point | Moment, times: int, more: list[int]) -> None:
+        self._consumer(who).fault = Fault(point, times, database_error())
+        self.figures["database failures"] += 1
+        self.publish(more)
 
-    @rule(delay_s=st.sampled_from([0.001, 0.05, 25.0]))
-    def slow_database(self, delay_s: float) -> None:
-        self._database_delay_s = delay_s
-        for process in self.processes.values():
-            process.database_delay_s = delay_s
-        self._go_on()
-
-    @rule(times=st.integers(1, 4), is_retry=st.booleans())
-    def fail_in_handler(self, times: int, is_retry: bool) -> None:
+    @rule(times=st.integers(1, 4), is_retry=st.booleans(), more=DELTAS)
+    def fail_in_handler(self, times: int, is_retry: bool, more: list[int]) -> None:
         self._failures = [Retry("later") if is_retry else RuntimeError("once") for _ in range(times)]
-        self._go_on()
+        self.publish(more)
 
-    @rule(ahead=st.integers(1, 6))
-    def poison(self, ahead: int) -> None:
+    @rule(ahead=st.integers(1, 5), more=DELTAS)
+    def poison(self, ahead: int, more: list[int]) -> None:
+        """Have the handler refuse an event for good."""
         self._poison = self.disk.last() + ahead
-        self._go_on()
+        self.publish(more)
 
     # The publisher.
 
-    @rule(deltas=st.lists(st.integers(-9, 9), min_size=1, max_size=8))
-    def publish(self, deltas: list[int]) -> None:
-        self.publisher.publish(deltas)
+    @rule(more=DELTAS)
+    def publish(self, more: list[int]) -> None:
+        self.publisher.publish(more)
         self._go_on()
 
-    @rule(count=st.integers(1, 6))
-    def send_again(self, count: int) -> None:
+    @rule(count=st.integers(1, 6), more=DELTAS)
+    def send_again(self, count: int, more: list[int]) -> None:
         self.publisher.send_again(count)
-        self._go_on()
+        self.publish(more)
 
     @rule(count=st.integers(1, 10))
     def truncate(self, count: int) -> None:
@@ -268,8 +271,9 @@ class Simulation(RuleBasedStateMachine):
         self.figures["publisher restarts"] += 1
         self._go_on()
 
-    @rule(lie=st.sampled_from(Lie))
-    def lie(self, lie: Lie) -> None:
+    @rule(lie=st.sampled_from(Lie), more=DELTAS)
+    def lie(self, lie: Lie, more: list[int]) -> None:
+        self.publisher.publish(more)
         for session in self.publisher.live()[-1:]:
             if session.sent or lie is not Lie.CONFLICT:
                 session.lie(lie)
@@ -278,13 +282,13 @@ class Simulation(RuleBasedStateMachine):
 
     # The network.
 
-    @rule(how=st.sampled_from(Break), is_down=st.booleans(), after_bytes=BYTES)
-    def break_connection(self, how: Break, is_down: bool, after_bytes: int) -> None:
+    @rule(how=st.sampled_from(Break), is_down=st.booleans(), after_bytes=BYTES, more=DELTAS)
+    def break_connection(self, how: Break, is_down: bool, after_bytes: int, more: list[int]) -> None:
         for connection in [connection for connection in self.network.connections if connection.is_open][-1:]:
             pipe = connection.down if is_down else connection.up
             pipe.break_after(after_bytes, partial(connection.break_off, how))
             self.figures["cuts"] += 1
-        self._go_on()
+        self.publish(more)
 
     @rule(listening=st.sampled_from(Listening))
     def listen(self, listening: Listening) -> None:
@@ -294,10 +298,17 @@ class Simulation(RuleBasedStateMachine):
     @rule(
         delay_s=st.sampled_from([0.0, 0.001, 0.04, 3.0]),
         cuts=st.lists(st.sampled_from([1, 3, 8, 21, 64, 1000]), min_size=1, max_size=3),
+        database_delay_s=st.sampled_from([0.001, 0.05, 25.0]),
     )
-    def weather(self, delay_s: float, cuts: list[int]) -> None:
+    def weather(self, delay_s: float, cuts: list[int], database_delay_s: float) -> None:
         self.network.weather(delay_s, cuts)
+        self._slow_database(database_delay_s)
         self._go_on()
+
+    def _slow_database(self, delay_s: float) -> None:
+        self._database_delay_s = delay_s
+        for process in self.processes.values():
+            process.database_delay_s = delay_s
 
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.3, 4.0, 35.0]))
     def wait(self, seconds: float) -> None:
@@ -330,7 +341,7 @@ class Simulation(RuleBasedStateMachine):
     def _heal(self) -> None:
         self.network.fair()
         self._failures, self._poison = [], -1
-        self.slow_database(0.001)
+        self._slow_database(0.001)
         for session in self.publisher.sessions:
             if session.is_over:
                 session.connection.break_off(Break.RESET)

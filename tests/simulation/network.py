@@ -40,6 +40,14 @@ class Peer(Protocol):
     def lose(self) -> None: ...
 
 
+class Watch(Protocol):
+    """Who is told what a consumer does to a connection, at the moment when it does it."""
+
+    def write(self, connection: "Connection", data: bytes) -> None: ...
+
+    def close(self, connection: "Connection") -> None: ...
+
+
 class Pipe:
     """One direction."""
 
@@ -111,7 +119,10 @@ class Connection:
         self.down = Pipe(network, self.transport.receive, self.transport.receive_end)
         self.up = Pipe(network, self._arrive, self._lose)
         self.peer: Peer | None = None
-        self.on_write: Callable[[bytes], None] = network.on_write(self)
+        self.has_resumed = False
+        self.acked = 0
+        """How many ACKs the consumer has written to it."""
+        self.watch = network.watch
 
     @property
     def is_open(self) -> bool:
@@ -153,9 +164,9 @@ class Connection:
 class Network:
     """All connections, and the weather that they have in common."""
 
-    def __init__(self, world: World, on_write: Callable[[Connection], Callable[[bytes], None]]) -> None:
+    def __init__(self, world: World, watch: Watch) -> None:
         self.world = world
-        self.on_write = on_write
+        self.watch = watch
         self.connections: list[Connection] = []
         self.accept: Callable[[Connection], Peer] | None = None
         self.fair()
@@ -213,7 +224,7 @@ class Transport(asyncio.Transport):
 
     def write(self, data: bytes) -> None:
         if not (self.is_dead or self._is_closing or self._is_lost):
-            self._connection.on_write(bytes(data))
+            self._connection.watch.write(self._connection, bytes(data))
             self._connection.up.send(data)
             if not self._is_paused and self.get_write_buffer_size() > self._high:
                 self._is_paused = True
@@ -265,6 +276,7 @@ class Transport(asyncio.Transport):
     def lose(self, error: Exception | None) -> None:
         if not self._is_lost and not self.is_dead:
             self._is_lost = self._is_closing = True
+            self._connection.watch.close(self._connection)
             self._loop.call_soon(self._protocol.connection_lost, error)
 
     def has_sent(self) -> None:
@@ -286,6 +298,7 @@ class Transport(asyncio.Transport):
         if self.is_dead:
             return
         connection = self._connection
+        connection.watch.close(connection)
         if connection.down.waiting:
             connection.up.waiting.clear()
         connection.down.stop()

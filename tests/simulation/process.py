@@ -4,11 +4,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from consumer.points import MigrationPoint, Point
 from consumer.service import Consumer
 from consumer.store import Store
+from consumer.testing import Moment
 from consumer.worker import Call
 
 from .disk import Disk
@@ -23,38 +25,63 @@ class Killed(BaseException):
     """The process is dead. Nothing that it still does has any effect."""
 
 
+class End(StrEnum):
+    """How a process is told to end."""
+
+    STOP = "stop"
+    STOP_BY_FORCE = "stop by force"
+    CANCEL = "cancel"
+
+
 @dataclass
 class Fault:
-    """What happens when a point is passed for the n-th time.
+    """What happens where a point is passed for the n-th time.
 
     Attributes:
-        point: where.
+        point: where. `Moment.IN_COMMIT`: what is committed can be read, and nothing of it is synced.
         times: how often it is still to be passed.
         error: what the database raises there; None where the process is killed.
-        synced: whether a commit that has just been made is on the disk; otherwise it happens inside COMMIT.
+        with_power: the whole machine goes with it.
         kept_bytes: how much of what the system was given to send still arrives.
     """
 
-    point: Point
+    point: Point | Moment
     times: int
     error: Exception | None = None
-    synced: bool = True
     kept_bytes: int = 0
+    with_power: bool = False
+
+    @property
+    def is_in_commit(self) -> bool:
+        return self.point is Moment.IN_COMMIT
+
+    def strikes(self, point: Point | MigrationPoint) -> bool:
+        """Count a point that is passed, and say whether this is the time."""
+        self.times -= point is (Point.AFTER_COMMIT if self.is_in_commit else self.point)
+        return self.times == 0
 
 
 class Process:
     """One process with a consumer in it."""
 
-    def __init__(self, world: World, network: Network, disk: Disk, store: Store, consumer: Consumer) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        disk: Disk,
+        store: Store,
+        consumer: Consumer,
+        cut_power: Callable[[], None],
+    ) -> None:
         self.world = world
         self.network = network
         self.disk = disk
         self.store = store
         self.consumer = consumer
+        self.cut_power = cut_power
         self.fault: Fault | None = None
         self.is_dead = False
-        self.is_stopping = False
-        self.is_cancelled = False
+        self.ended_by: set[End] = set()
         self.database_delay_s = 0.001
         self.floor = disk.durable
         """The cursor when it last had no connection: the next RESUME cannot be below it."""
@@ -79,13 +106,15 @@ class Process:
         self.world.loops.remove(self.loop)
         self.world.after_turn.append(self._bury)
 
-    def stop(self) -> None:
-        self.is_stopping = True
-        self.loop.call_soon(self.consumer.stop)
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-        self.loop.call_soon(self.task.cancel)
+    def end_by(self, how: End) -> None:
+        """Have it end by itself."""
+        self.ended_by.add(how)
+        if how is End.CANCEL:
+            self.loop.call_soon(self.task.cancel)
+        else:
+            self.loop.call_soon(self.consumer.stop)
+        if how is End.STOP_BY_FORCE:
+            self.loop.call_soon(self.consumer.stop)
 
     def _bury(self) -> None:
         """Let what is left of it run down where nobody sees it, so that nothing of it lies about."""
@@ -132,17 +161,21 @@ class Process:
         if self.is_dead:
             raise Killed
         fault = self.fault
-        if fault is not None and fault.times == 1 and not fault.synced and point is Point.BEFORE_COMMIT:
+        if fault is not None and fault.is_in_commit and fault.times == 1 and point is Point.BEFORE_COMMIT:
             self.disk.before_commit()
-        strikes = False
-        if fault is not None and fault.point is point:
-            fault.times -= 1
-            strikes = fault.times == 0
-        if point is Point.AFTER_COMMIT and not (strikes and fault is not None and not fault.synced):
-            self.disk.committed(self.store._connection.connection.driver_connection)  # type: ignore[union-attr]
-        if strikes and fault is not None:
-            self.fault = None
-            if fault.error is not None:
-                raise fault.error
-            self.kill(fault.kept_bytes)
-            raise Killed
+        if fault is None or not fault.strikes(point):
+            if point is Point.AFTER_COMMIT:
+                self._has_committed()
+            return
+        self.fault = None
+        if point is Point.AFTER_COMMIT and not fault.is_in_commit:
+            self._has_committed()
+        if fault.error is not None:
+            raise fault.error
+        self.kill(fault.kept_bytes)
+        if fault.with_power:
+            self.world.after_turn.append(self.cut_power)
+        raise Killed
+
+    def _has_committed(self) -> None:
+        self.disk.committed(self.store._connection.connection.driver_connection)  # type: ignore[union-attr]

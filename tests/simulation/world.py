@@ -6,6 +6,7 @@ rules in the same order give the same history, to the last turn.
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import Any, Protocol
@@ -20,7 +21,7 @@ class World:
     def __init__(self, now: float = 0.0) -> None:
         self.now = now
         self.loops: list[VirtualLoop] = []
-        self.after_turn: list[Callable[[], None]] = []
+        self.after_turn: deque[Callable[[], None]] = deque()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
@@ -33,7 +34,7 @@ class World:
         until = self.now + seconds
         for _ in range(TURNS_MAX):
             while self.after_turn:
-                self.after_turn.pop()()
+                self.after_turn.popleft()()
             if not self._turn():
                 when = self._next()
                 if when > until:
