@@ -3,15 +3,17 @@
 Each is a mistake that somebody could make, put in with pytest's monkeypatch; `test_breakages.py` has them found.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import pytest
 from sqlalchemy import Connection
 
 from consumer import points, retry, rule, service, store
 from consumer.backend import SQLite
-from consumer.events import Events
+from consumer.events import Event, Events
 from consumer.feed import Feed
 from consumer.inbox import Inbox
 from consumer.outcome import Outcome, State
@@ -19,6 +21,11 @@ from consumer.points import Point
 from consumer.rule import Verdict
 from consumer.service import Consumer
 from consumer.store import Store
+
+T = TypeVar("T")
+
+Memory = WeakKeyDictionary[asyncio.AbstractEventLoop, T]
+"""What a process remembers."""
 
 Breakage = Callable[[pytest.MonkeyPatch], None]
 
@@ -55,24 +62,25 @@ def ack_all_of_a_batch_that_was_committed_in_part(patch: pytest.MonkeyPatch) -> 
 @breakage
 def ack_to_a_connection_that_did_not_bring_the_event(patch: pytest.MonkeyPatch) -> None:
     acknowledge = Feed.acknowledge
-    owed: list[int] = []
+    owed: Memory[list[int]] = WeakKeyDictionary()
 
     def late(self: Feed, seqs: Sequence[int]) -> None:
-        owed.extend(seqs)
+        mine = owed.setdefault(asyncio.get_running_loop(), [])
+        mine.extend(seqs)
         if not self._writer.is_closing():
-            acknowledge(self, owed)
-            owed.clear()
+            acknowledge(self, mine)
+            mine.clear()
 
     patch.setattr(Feed, "acknowledge", late)
 
 
 @breakage
 def inbox_kept_at_a_reconnect(patch: pytest.MonkeyPatch) -> None:
-    kept: dict[int, Inbox] = {}
+    kept: Memory[Inbox] = WeakKeyDictionary()
     end = Inbox.end
 
     def make(events_max: int) -> Inbox:
-        inbox = kept.setdefault(id(service.asyncio.get_running_loop()), Inbox(events_max))
+        inbox = kept.setdefault(asyncio.get_running_loop(), Inbox(events_max))
         inbox._ended, inbox.error = False, None
         return inbox
 
@@ -212,11 +220,12 @@ def handler_after_the_transaction(patch: pytest.MonkeyPatch) -> None:
 @breakage
 def handler_sees_duplicates(patch: pytest.MonkeyPatch) -> None:
     call = store.call_inside_savepoint
-    last: list[Any] = []
+    last: Memory[list[Event]] = WeakKeyDictionary()
 
     def again(handler: Any, connection: Connection, before: State, new: Events) -> None:
-        call(handler, connection, before, Events.of([*last, *new]))
-        last[:] = list(new)[-1:]
+        loop = asyncio.get_running_loop()
+        call(handler, connection, before, Events.of([*last.get(loop, []), *new]))
+        last[loop] = list(new)[-1:]
 
     patch.setattr(store, "call_inside_savepoint", again)
 
@@ -240,17 +249,6 @@ def silence_never_ends(patch: pytest.MonkeyPatch) -> None:
         return await receive(self)
 
     patch.setattr(Feed, "_receive", patient)
-
-
-@breakage
-def a_conflict_is_passed_over(patch: pytest.MonkeyPatch) -> None:
-    apply = Store.apply
-
-    def blind(self: Store, events: Sequence[Any], handler: Any = None) -> Outcome:
-        outcome = apply(self, events, handler)
-        return Outcome(outcome.acked, outcome.new, outcome.last, None)
-
-    patch.setattr(Store, "apply", blind)
 
 
 def _is_final(patch: pytest.MonkeyPatch, kind: type[Exception]) -> None:

@@ -4,119 +4,35 @@ Hypothesis chooses; a history that breaks an invariant is shortened to the few s
 thread and in virtual time, so that the same steps are the same history every time.
 """
 
-import asyncio
-import copy
-import logging
-import os
-import sqlite3
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache, partial
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from functools import partial
 
-import tenacity.nap
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
+from hypothesis.stateful import initialize, rule
 
-from consumer import Retry, feed, points, service
-from consumer.events import Event
-from consumer.points import MigrationPoint, Point
-from consumer.service import Consumer
-from consumer.store import Store
+from consumer import Retry
+from consumer.points import Point
 from consumer.testing import Moment
 
-from .audit import Audit
-from .disk import Disk
-from .network import Break, Listening, Network
-from .process import End, Fault, Process
+from .network import Break, Listening
+from .process import End, Fault
 from .publisher import Lie, Publisher
-from .world import World
-
-CONSUMERS = 2
-"""On one database. More would not meet in other ways."""
-
-HEALED_S = 600.0
-"""How long everything may take to come right once nothing disturbs it any more: an idle timeout, and the backoff."""
-
-UNSENT_BYTES_MAX, CHUNK_BYTES = 32, 128
-"""The consumer's own limits, so small that a short history meets them."""
-
-
-@cache
-def made() -> tuple[Disk, list[Store]]:
-    """What is dear to make, once for all histories of this process: a store, and an engine for each consumer."""
-    memory = Path("/dev/shm")
-    folder = tempfile.TemporaryDirectory(prefix="consumer-simulation-", dir=memory if memory.is_dir() else None)
-    disk = Disk(Path(folder.name))
-    disk.__dict__["folder_itself"] = folder  # removed with it
-    return disk, [Store(f"sqlite:///{disk.path}") for _ in range(CONSUMERS)]
-
-
-def database_error() -> OperationalError:
-    """What passes by itself: the disk could not be read, or the answer did not come."""
-    cause = sqlite3.OperationalError("disk I/O error")
-    cause.sqlite_errorcode = sqlite3.SQLITE_IOERR
-    return OperationalError("COMMIT", {}, cause)
-
-
-@contextmanager
-def simulated(machine: "Simulation") -> Iterator[None]:
-    """Have our code meet the simulated world, where it would meet threads, the disk and the clock."""
-    put_back: list[tuple[Any, str, Any]] = []
-
-    def replace(owner: Any, name: str, value: Any) -> None:
-        put_back.append((owner, name, getattr(owner, name)))
-        setattr(owner, name, value)
-
-    replace(points, "reach", machine.reach)
-    replace(service, "Worker", lambda _: machine.running())
-    replace(os, "fsync", machine.disk.fsync)
-    replace(tenacity.nap, "time", SimpleNamespace(sleep=lambda _: None))
-    replace(feed, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX)
-    replace(feed, "CHUNK_BYTES", CHUNK_BYTES)
-    for name in ("consumer", "stamina"):
-        replace(logging.getLogger(name), "disabled", True)
-    try:
-        yield
-    finally:
-        for owner, name, value in reversed(put_back):
-            setattr(owner, name, value)
-
+from .scene import Scene
+from .surroundings import CONSUMERS, database_error
 
 WHO = st.sampled_from([0, 0, 0, 1])
-DELTAS = st.lists(st.integers(-9, 9), max_size=6)
+DELTAS = st.lists(st.integers(-9, 9), max_size=4)
 BYTES = st.sampled_from([0, 0, 1, 7, 8, 20, 50])
 IN_COMMIT = [Moment.IN_COMMIT] * 3
 """Oftener than the other places: it is what a commit that can be read and is not on the disk comes from."""
 
 
-class Simulation(RuleBasedStateMachine):
-    """One history."""
-
-    figures: ClassVar[Counter[str]] = Counter()
-    """What was done and checked, in all histories."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.disk, self._stores = made()
-        self.disk.wipe()
-        self._simulated = simulated(self)
-        self._simulated.__enter__()
-        self.processes: dict[int, Process] = {}
-        self._failures: list[Exception] = []
-        self._poison = -1
+class Simulation(Scene):
+    """One history: what happens, one thing after the other."""
 
     @initialize(
         honours_resume=st.booleans(),
-        window=st.sampled_from([100, 4, 1]),
-        batch=st.sampled_from([100, 3, 1]),
+        window=st.sampled_from([100, 100, 3, 1]),
+        batch=st.sampled_from([100, 100, 3, 1]),
         pace_s=st.sampled_from([0.002, 0.03, 1.0]),
         consumers=st.sampled_from([1, 1, CONSUMERS]),
         more=DELTAS,
@@ -124,60 +40,10 @@ class Simulation(RuleBasedStateMachine):
     def begin(
         self, honours_resume: bool, window: int, batch: int, pace_s: float, consumers: int, more: list[int]
     ) -> None:
-        self.world = World()
-        self.publisher = Publisher(honours_resume=honours_resume, window=window)
-        self.audit = Audit(self.disk, self.publisher, self.figures)
-        self.network = Network(self.world, self.audit)
-        self.network.accept = self.publisher.accept
-        self._batch = batch
-        self._pace_s = pace_s
-        self._database_delay_s = 0.001
+        self._set_up(Publisher(honours_resume=honours_resume, window=window), batch, pace_s)
         for who in range(consumers):
             self._start(who)
         self.publish(more)
-
-    # What our code meets.
-
-    def running(self) -> Process:
-        """The process whose code is running."""
-        loop = asyncio.get_running_loop()
-        return next(process for process in self.processes.values() if process.loop is loop)
-
-    def reach(self, point: Point | MigrationPoint) -> None:
-        self.running().reach(point)
-
-    def handle(self, connection: Connection, events: list[Event]) -> None:
-        """The user's handler: his own table, in the same transaction."""
-        for event in events:
-            connection.exec_driver_sql("INSERT INTO seen VALUES (?, ?)", event)
-        if any(seq == self._poison for seq, _ in events):
-            self.audit.handler_failures += 1
-            raise RuntimeError("poison")
-        if self._failures:
-            self.audit.handler_failures += 1
-            raise self._failures.pop()
-
-    # Consumers.
-
-    def _start(self, who: int) -> None:
-        store = copy.copy(self._stores[who])  # the same engine, and the memory of a new process
-        consumer = Consumer("tcp://publisher:7000", store, self.handle, batch=self._batch)
-        process = Process(self.world, self.network, self.disk, store, consumer, self._cut_power)
-        process.database_delay_s = self._database_delay_s
-        if who in self.processes:
-            self.processes[who].kill(0)
-        self.processes[who] = process
-        self.audit.processes = list(self.processes.values())
-        self.figures["starts"] += 1
-
-    def _is_running(self, who: int) -> bool:
-        return who in self.processes and self.processes[who].is_running
-
-    def _consumer(self, who: int) -> Process:
-        """A process at work: where it has ended, a new one."""
-        if not self._is_running(who):
-            self._start(who)
-        return self.processes[who]
 
     @rule(who=WHO)
     def start(self, who: int) -> None:
@@ -203,16 +69,8 @@ class Simulation(RuleBasedStateMachine):
             self._cut_power(kept_bytes)
         else:
             process.kill(kept_bytes)
+            self.figures["kills"] += 1
         self.publish(more)
-
-    def _cut_power(self, kept_bytes: int = 0) -> None:
-        for process in self.processes.values():
-            process.kill(kept_bytes, is_silent=True)
-        self.world.after_turn.append(self._take_back)  # once their files are closed
-
-    def _take_back(self) -> None:
-        self.figures["power cuts"] += 1
-        self.figures["commits taken back"] += self.disk.cut_power()
 
     @rule(who=WHO, how=st.sampled_from(End))
     def end(self, who: int, how: End) -> None:
@@ -305,74 +163,6 @@ class Simulation(RuleBasedStateMachine):
         self._slow_database(database_delay_s)
         self._go_on()
 
-    def _slow_database(self, delay_s: float) -> None:
-        self._database_delay_s = delay_s
-        for process in self.processes.values():
-            process.database_delay_s = delay_s
-
     @rule(seconds=st.sampled_from([0.0, 0.01, 0.3, 4.0, 35.0]))
     def wait(self, seconds: float) -> None:
         self.world.run(seconds)
-
-    def _go_on(self) -> None:
-        self.world.run(self._pace_s)
-
-    # What must be true.
-
-    @invariant()
-    def everything_is_as_it_must_be(self) -> None:
-        if hasattr(self, "audit"):
-            self.audit.check()
-            self.figures["steps"] += 1
-
-    def teardown(self) -> None:
-        """Put everything right: a consumer must then reach the head. Not where something was found wrong before."""
-        try:
-            if hasattr(self, "audit") and sys.exc_info()[0] is None:
-                self._heal()
-        finally:
-            for process in self.processes.values():
-                process.kill(0)
-            if self.processes:
-                self.world.run(0)
-            self._simulated.__exit__(None, None, None)
-            self.disk.close()
-
-    def _heal(self) -> None:
-        self.network.fair()
-        self._failures, self._poison = [], -1
-        self._slow_database(0.001)
-        for session in self.publisher.sessions:
-            if session.is_over:
-                session.connection.break_off(Break.RESET)
-        self.publisher.publish([1])
-        for _ in range(len(Lie)):  # what was under way of lies may end it a few times yet
-            self._revive()
-            if self._comes_right():
-                break
-        else:
-            raise AssertionError("it does not come right")
-        self.figures["histories"] += 1
-        self.figures["events"] += self.disk.last() + 1
-
-    def _revive(self) -> None:
-        for who in self.processes:
-            if not self._is_running(who):
-                self._start(who)
-            self.processes[who].fault = None
-
-    def _comes_right(self) -> bool:
-        """Whether all is consumed and acknowledged, or the history is gone and the consumers say so."""
-        until = self.world.now + HEALED_S
-        while self.world.now < until:
-            self.world.run(5.0)
-            self.everything_is_as_it_must_be()
-            if not all(map(self._is_running, self.processes)):
-                return self.disk.last() + 1 < self.publisher.first
-            if self.disk.last() == self.publisher.head and all(map(self._has_acknowledged, self.processes.values())):
-                return True
-        raise AssertionError(f"{HEALED_S} s in good weather, and event {self.publisher.head} is not acknowledged")
-
-    def _has_acknowledged(self, process: Process) -> bool:
-        sessions = [session for session in self.publisher.live() if session.connection.loop is process.loop]
-        return any(s.next > self.publisher.head and s.acked == len(s.sent) for s in sessions)
