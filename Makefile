@@ -5,14 +5,18 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 TESTS ?= tests
+HISTORIES ?= 100000
 
-.PHONY: demo test check clean
+.PHONY: demo test simulate check clean
 
 demo: $(READY)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
 
 test: $(READY)  ## every test, on SQLite and on a PostgreSQL that the tests start themselves
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
+
+simulate: $(READY)  ## many more simulated histories than `make test` has time for; HISTORIES=… says how many
+	$(BIN)/python -m tests.simulation --histories $(HISTORIES)
 
 check: $(READY)  ## style, types, layers, and that the migrations say what the tables say
 	$(BIN)/ruff check .

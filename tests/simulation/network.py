@@ -191,7 +191,3 @@ class Network:
         protocol.connection_made(connection.transport)
         connection.peer = self.accept(connection)
         return connection.transport, protocol
-
-    def open_to(self, loop: VirtualLoop) -> list[Connection]:
-        """The connections of one process."""
-        return [connection for connection in self.connections if connection.loop is loop and connection.is_open]

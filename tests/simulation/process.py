@@ -101,8 +101,9 @@ class Process:
         if self.is_dead:
             return
         self.is_dead = True
-        for connection in self.network.open_to(self.loop):
-            connection.die(kept_bytes, is_silent=is_silent)
+        for connection in self.network.connections:
+            if connection.loop is self.loop:
+                connection.die(kept_bytes, is_silent=is_silent)
         self.world.loops.remove(self.loop)
         self.world.after_turn.append(self._bury)
 

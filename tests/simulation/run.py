@@ -1,6 +1,6 @@
 """The long form: as many histories as wanted, in batches with a seed each, and what came of them.
 
-    python -m tests.simulation [--histories 100000] [--processes 2] [--seed 0]
+    python -m tests.simulation [--histories 100000] [--processes 2] [--seed N]
     python -m tests.simulation --breakages
 
 A failure is shortened, printed with its seed, and ends the run with 1. The same seed gives the same histories again.
@@ -9,6 +9,7 @@ A failure is shortened, printed with its seed, and ends the run with 1. The same
 import argparse
 import logging
 import multiprocessing
+import secrets
 import signal
 import sys
 import tempfile
@@ -34,6 +35,9 @@ STEPS = 10
 
 BATCH_HISTORIES = 200
 """Histories under one seed. Hypothesis remembers all of them while it chooses the next."""
+
+SEED_MAX = 2**32
+"""Below this are the seeds that are chosen."""
 
 BREAKAGE_HISTORIES_MAX = 2_000
 """How soon a breakage must be found."""
@@ -136,7 +140,9 @@ def simulate(histories: int, processes: int, first: int) -> int:
                         log.info("%d histories", figures["histories"])
                     if batch.failure is not None:
                         console.print(f"seed {batch.seed} fails:\n{batch.failure}", markup=False, highlight=False)
-                        console.print(f"again: python -m tests.simulation --seed {batch.seed} --histories 1")
+                        console.print(
+                            f"again: python -m tests.simulation --seed {batch.seed} --histories {BATCH_HISTORIES}"
+                        )
                         code = 1
                         break
         except KeyboardInterrupt:
@@ -172,10 +178,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0, help="of the first batch; each has the next")
+    parser.add_argument("--seed", type=int, help="of the first batch, each has the next; random unless given")
     parser.add_argument("--breakages", action="store_true", help="break our code on purpose, and see it found")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     if options.breakages:
         sys.exit(find_breakages(breakages.ALL))
-    sys.exit(simulate(options.histories, options.processes, options.seed))
+    first = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
+    log.info("seeds %d and following", first)
+    sys.exit(simulate(options.histories, options.processes, first))

@@ -1,7 +1,9 @@
 """What our code meets here, where it would meet threads, the disk and the clock."""
 
+import atexit
 import logging
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -34,9 +36,9 @@ FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 @cache
 def made() -> tuple[Disk, list[Store]]:
     """What is dear to make, once for all histories of this process: a store, and an engine for each consumer."""
-    folder = tempfile.TemporaryDirectory(prefix="consumer-simulation-", dir=FOLDER)
-    disk = Disk(Path(folder.name))
-    disk.__dict__["folder_itself"] = folder  # removed with it
+    folder = tempfile.mkdtemp(prefix="consumer-simulation-", dir=FOLDER)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    disk = Disk(Path(folder))
     return disk, [Store(f"sqlite:///{disk.path}") for _ in range(CONSUMERS)]
 
 
