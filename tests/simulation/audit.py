@@ -58,9 +58,9 @@ class Audit:
     def _check_resume(self, connection: Connection, last: int) -> None:
         process = self._process(connection)
         durable = self.disk.durable
-        if len([other for other in self.processes if other.is_running]) == 1:
+        if len(self.processes) == 1:
             assert last == durable, f"RESUME {last}, and the durable cursor is {durable}"
-        else:  # the other may have moved it since this one looked
+        else:  # another consumer may have moved it since this one looked
             assert process.floor <= last <= durable, f"RESUME {last}, not within {process.floor} to {durable}"
         connection.has_resumed = True
         self.figures["RESUMEs checked"] += 1

@@ -145,7 +145,7 @@ class Publisher:
     def send_again(self, count: int) -> None:
         """Go back in every session, and send what follows once more."""
         for session in self.live():
-            session.next = max(self.first, session.next - count)
+            session.next = min(session.next, max(self.first, session.next - count))
             session.pump()
 
     def forget(self) -> None:
