@@ -30,7 +30,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from . import breakages, surroundings
 from .machine import Simulation
 
-STEPS = 10
+STEPS = 8
 """How many things are done in a history, after its beginning and before everything is put right."""
 
 BATCH_HISTORIES = 200
@@ -181,9 +181,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="of the first batch, each has the next; random unless given")
     parser.add_argument("--breakages", action="store_true", help="break our code on purpose, and see it found")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     if options.breakages:
         sys.exit(find_breakages(breakages.ALL))
+    log.setLevel(logging.INFO)
     first = secrets.randbelow(SEED_MAX) if options.seed is None else options.seed
     log.info("seeds %d and following", first)
     sys.exit(simulate(options.histories, options.processes, first))
