@@ -7,8 +7,9 @@ READY = $(VENV)/.ready
 TESTS ?= tests
 KILLS ?= 1000
 SEED ?= 1
+HISTORIES ?= 100000
 
-.PHONY: demo test soak mutants check clean
+.PHONY: demo test check soak simulate mutants clean
 
 demo: $(READY)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
@@ -19,6 +20,9 @@ test: $(READY)  ## every test, on SQLite and on a PostgreSQL that the tests star
 soak: $(READY)  ## KILLS SIGKILLs on each database, at every crash point and at random, and no difference
 	$(BIN)/python -m tests.faults.soak --db sqlite --kills $(KILLS) --seed $(SEED)
 	$(BIN)/python -m tests.faults.soak --db postgres --kills $(KILLS) --seed $(SEED)
+
+simulate: $(READY)  ## many more simulated histories than `make test` has time for; HISTORIES=… says how many
+	$(BIN)/python -m tests.simulation --histories $(HISTORIES)
 
 check: $(READY)  ## style, types, layers, and that the migrations say what the tables say
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Table
 from sqlalchemy.dialects import sqlite
@@ -191,11 +191,11 @@ def consume_line(con: sqlite3.Connection, line: bytes, fault: Fault | None = Non
     return encode_ack(seq)
 
 
-def _fetch(con: sqlite3.Connection, statement: str, **values: int) -> tuple[int, ...] | None:
+def _fetch(con: sqlite3.Connection, statement: str, **values: int) -> tuple[Any, ...] | None:
     """The first row, as a plain tuple whatever `row_factory` the caller has set."""
     cursor = con.execute(statement, values)
     cursor.row_factory = None
-    row: tuple[int, ...] | None = cursor.fetchone()
+    row: tuple[Any, ...] | None = cursor.fetchone()
     cursor.close()
     return row
 

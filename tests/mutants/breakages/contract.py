@@ -79,7 +79,7 @@ BREAKAGES = (
     Breakage(
         "the contract's client: RESUME from the beginning",
         SESSION,
-        "encode_resume(state(con)[0])",
+        "encode_resume(last)",
         "encode_resume(-1)",
         f"{CLIENT}::test_resume_says_what_the_database_holds",
     ),

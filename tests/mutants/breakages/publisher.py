@@ -5,8 +5,10 @@ from tests.mutants.breakage import Breakage
 APPEND, JOURNAL, EXTENT = "consumer/publish/append.py", "consumer/publish/journal.py", "consumer/publish/extent.py"
 SESSION, SERVER, SOURCE = "consumer/publish/session.py", "consumer/publish/server.py", "consumer/publish/source.py"
 CHANNEL, FILES, INTAKE = "consumer/publish/channel.py", "consumer/publish/files.py", "consumer/publish/intake.py"
+REPAIR = "consumer/publish/repair.py"
 
 OF_APPEND = "tests/publish/test_append.py"
+OF_REPAIR = "tests/publish/test_repair.py"
 OF_JOURNAL = "tests/publish/test_journal.py"
 OF_EXTENT = "tests/publish/test_extent.py"
 OF_SERVER = "tests/publish/test_server.py"
@@ -29,16 +31,16 @@ BREAKAGES = (
     ),
     Breakage(
         "a new journal is gone with the power",
-        APPEND,
-        "        files.sync_folder(self.path)\n",
+        REPAIR,
+        "    files.sync_folder(path)\n",
         "",
         f"{OF_APPEND}::test_a_new_file_is_synced_into_its_folder",
     ),
     Breakage(
         "an event is sent before it is on disk",
         JOURNAL,
-        "        self._sync()\n        self.extent = extent\n",
-        "        self.extent = extent\n",
+        "        self._sync()\n        self._end = (",
+        "        self._end = (",
         f"{OF_JOURNAL}::test_nothing_is_shown_that_is_not_on_disk",
     ),
     Breakage(
@@ -85,18 +87,32 @@ BREAKAGES = (
         f"{OF_APPEND}::test_a_sync_that_fails_is_reported_and_ends_this_writer",
     ),
     Breakage(
+        "what one failed sync has lost is believed to be on disk",
+        REPAIR,
+        "    _write_again(descriptor, extent.end)\n",
+        "",
+        f"{OF_REPAIR}::test_opening_writes_the_end_once_more_before_it_syncs_it",
+    ),
+    Breakage(
+        "good lines behind a bad one are destroyed by a repair",
+        REPAIR,
+        'if b"\\n" in lost else None',
+        'if b"\\n" not in lost else None',
+        f"{OF_REPAIR}::test_what_is_cut_is_kept_in_a_file_that_the_message_names",
+    ),
+    Breakage(
         "a repair cuts a good event",
-        APPEND,
-        "            os.ftruncate(self._descriptor, extent.end)\n",
-        "            os.ftruncate(self._descriptor, extent.end - 1)\n",
-        f"{OF_APPEND}::test_after_a_power_cut_what_was_reported_is_there_and_the_rest_is_consecutive",
+        REPAIR,
+        "        os.ftruncate(descriptor, extent.end)\n",
+        "        os.ftruncate(descriptor, extent.end - 1)\n",
+        f"{OF_REPAIR}::test_after_a_power_cut_what_was_reported_or_sent_is_there_and_the_rest_is_consecutive",
     ),
     Breakage(
         "a repair leaves what no reader counts",
-        APPEND,
-        "            os.ftruncate(self._descriptor, extent.end)\n",
+        REPAIR,
+        "        os.ftruncate(descriptor, extent.end)\n",
         "",
-        f"{OF_APPEND}::test_after_a_power_cut_what_was_reported_is_there_and_the_rest_is_consecutive",
+        f"{OF_REPAIR}::test_after_a_power_cut_what_was_reported_or_sent_is_there_and_the_rest_is_consecutive",
     ),
     Breakage(
         "somebody's other file is taken for a journal and cut",

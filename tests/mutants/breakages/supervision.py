@@ -2,7 +2,8 @@
 
 from tests.mutants.breakage import Breakage
 
-SERVICE, FEED, INBOX = "consumer/service.py", "consumer/feed.py", "consumer/inbox.py"
+SERVICE, SESSION, CALLS = "consumer/service.py", "consumer/session.py", "consumer/calls.py"
+FEED, INBOX = "consumer/feed.py", "consumer/inbox.py"
 WORKER, RETRY, TLS, STREAMS = "consumer/worker.py", "consumer/retry.py", "consumer/tls.py", "consumer/streams.py"
 
 CONSUMING = "tests/service/test_consuming.py"
@@ -17,8 +18,8 @@ BREAKAGES = (
     Breakage(
         "ACK before commit",
         SERVICE,
-        "        return await self._call(lambda: self._store.apply(",
-        "        feed.acknowledge(events.seqs); return await self._call(lambda: self._store.apply(",
+        "        return await self._calls.make(lambda: self._store.apply(",
+        "        feed.acknowledge(events.seqs); return await self._calls.make(lambda: self._store.apply(",
         f"{CONSUMING}::test_nothing_is_acknowledged_while_the_transaction_is_open",
     ),
     Breakage(
@@ -37,7 +38,7 @@ BREAKAGES = (
     ),
     Breakage(
         "what was queued from a broken connection is applied for the next one",
-        SERVICE,
+        SESSION,
         "return inbox.end(error, drop=True)",
         "return inbox.end(error)",
         f"{CONSUMING}::test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_again",
@@ -53,8 +54,8 @@ BREAKAGES = (
     Breakage(
         "RESUME from memory",
         SERVICE,
-        "= await self._call(self._store.resume)",
-        "= await self._call(self._store.resume) if self._last is None else self._last",
+        "= await self._calls.make(self._store.resume)",
+        "= await self._calls.make(self._store.resume) if self._last is None else self._last",
         f"{CONSUMING}::test_it_says_the_cursor_of_the_database_at_each_connection",
     ),
     Breakage(
@@ -110,14 +111,14 @@ BREAKAGES = (
     # What is retried, and what is final.
     Breakage(
         "history that is gone is a gap to come back for",
-        SERVICE,
+        SESSION,
         "isinstance(outcome.error, Gap) and is_first and outcome.acked == 0:",
         "isinstance(outcome.error, Gap) and not is_first and outcome.acked == 0:",
         f"{SUPERVISION}::test_a_gap_after_a_reconnect_to_a_publisher_that_honours_resume_is_lost_history",
     ),
     Breakage(
         "a gap in the middle is reported as lost history",
-        SERVICE,
+        SESSION,
         "isinstance(outcome.error, Gap) and is_first and outcome.acked == 0:",
         "isinstance(outcome.error, Gap) and outcome.acked == 0:",
         f"{SUPERVISION}::test_a_gap_in_a_later_batch_is_a_gap_too_and_no_lost_history",
@@ -146,13 +147,13 @@ BREAKAGES = (
     Breakage(
         "a cursor that another consumer has moved ends this one",
         SERVICE,
-        "(await self._call(self._store.state)).last > self._resumed_from",
-        "(await self._call(self._store.state)).last < self._resumed_from",
+        "(await self._calls.make(self._store.state)).last > self._resumed_from",
+        "(await self._calls.make(self._store.state)).last < self._resumed_from",
         f"{SUPERVISION}::test_history_that_is_gone_for_a_cursor_that_was_moved_meanwhile_is_no_reason_to_end",
     ),
     Breakage(
         "a publisher that waits for our acknowledgements looks dead",
-        SERVICE,
+        SESSION,
         "            if inbox.is_awaited:  #",
         "            if inbox is not None:  #",
         f"{SUPERVISION}::test_a_publisher_that_waits_for_a_slow_handler_is_not_idle",
@@ -167,8 +168,8 @@ BREAKAGES = (
     Breakage(
         "a broken connection ends the consumer",
         RETRY,
-        "isinstance(error, Retry | ConnectionError | TimeoutError | EOFError)",
-        "isinstance(error, Retry | TimeoutError | EOFError)",
+        "Retry | SyncFailed | ConnectionError | TimeoutError | EOFError",
+        "Retry | SyncFailed | TimeoutError | EOFError",
         f"{SUPERVISION}::test_a_reset_connection_is_made_again",
     ),
     Breakage(
@@ -202,28 +203,28 @@ BREAKAGES = (
     # Stopping.
     Breakage(
         "what a stop has let commit is not acknowledged",
-        SERVICE,
+        CALLS,
         "            elif settle is not None:\n",
         "            elif settle is None:\n",
         f"{STOPPING}::test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it",
     ),
     Breakage(
         "a forced stop interrupts nothing",
-        SERVICE,
-        "                await asyncio.to_thread(self._store.interrupt)\n",
+        CALLS,
+        "                await asyncio.to_thread(self._interrupt)\n",
         "",
         f"{STOPPING}::test_a_forced_stop_interrupts_a_statement_and_nothing_of_its_batch_stays",
     ),
     Breakage(
         "a handler that never returns holds up a stop for ever",
-        SERVICE,
-        "FORCE_GRACE_S if self._stop.is_set() else math.inf",
-        "FORCE_GRACE_S if self._force.is_set() else math.inf",
+        CALLS,
+        "FORCE_GRACE_S if self._stop.asked.is_set() else math.inf",
+        "FORCE_GRACE_S if self._stop.forced.is_set() else math.inf",
         f"{STOPPING}::test_a_handler_that_never_returns_is_left_behind_after_the_stop_timeout",
     ),
     Breakage(
         "a cancelled consumer leaves its call behind in the database",
-        SERVICE,
+        CALLS,
         "            await self._see_out(call)\n",
         "",
         f"{STOPPING}::test_a_cancelled_run_interrupts_the_database_and_waits_for_it",

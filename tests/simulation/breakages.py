@@ -1,0 +1,259 @@
+"""Our code, broken on purpose in one place: a simulation that finds none of these is worth nothing.
+
+Each is a mistake that somebody could make, put in with pytest's monkeypatch; `test_breakages.py` has them found.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import pytest
+from sqlalchemy import Connection
+
+from consumer import points, retry, rule, service, session, store
+from consumer.backend import SQLite
+from consumer.events import Event, Events
+from consumer.feed import Feed
+from consumer.inbox import Inbox
+from consumer.outcome import Outcome, State
+from consumer.points import Point
+from consumer.rule import Verdict
+from consumer.service import Consumer
+from consumer.store import Store
+
+T = TypeVar("T")
+
+Memory = WeakKeyDictionary[asyncio.AbstractEventLoop, T]
+"""What a process remembers."""
+
+Breakage = Callable[[pytest.MonkeyPatch], None]
+
+ALL: dict[str, Breakage] = {}
+
+
+def breakage(function: Breakage) -> Breakage:
+    ALL[function.__name__] = function
+    return function
+
+
+@breakage
+def ack_before_commit(patch: pytest.MonkeyPatch) -> None:
+    apply = Consumer._apply
+
+    async def early(self: Consumer, feed: Feed, events: Events) -> Outcome:
+        feed.acknowledge(events.seqs)
+        return await apply(self, feed, events)
+
+    patch.setattr(Consumer, "_apply", early)
+
+
+@breakage
+def ack_all_of_a_batch_that_was_committed_in_part(patch: pytest.MonkeyPatch) -> None:
+    apply = Store.apply
+
+    def generous(self: Store, events: Sequence[Any], handler: Any = None) -> Outcome:
+        outcome = apply(self, events, handler)
+        return Outcome(len(events), outcome.new, outcome.last, outcome.error) if outcome.acked else outcome
+
+    patch.setattr(Store, "apply", generous)
+
+
+@breakage
+def ack_to_a_connection_that_did_not_bring_the_event(patch: pytest.MonkeyPatch) -> None:
+    acknowledge = Feed.acknowledge
+    owed: Memory[list[int]] = WeakKeyDictionary()
+
+    def late(self: Feed, seqs: Sequence[int]) -> None:
+        mine = owed.setdefault(asyncio.get_running_loop(), [])
+        mine.extend(seqs)
+        if not self._writer.is_closing():
+            acknowledge(self, mine)
+            mine.clear()
+
+    patch.setattr(Feed, "acknowledge", late)
+
+
+@breakage
+def inbox_kept_at_a_reconnect(patch: pytest.MonkeyPatch) -> None:
+    kept: Memory[Inbox] = WeakKeyDictionary()
+    end = Inbox.end
+
+    def make(events_max: int) -> Inbox:
+        inbox = kept.setdefault(asyncio.get_running_loop(), Inbox(events_max))
+        inbox._ended, inbox.error = False, None
+        return inbox
+
+    patch.setattr(session, "Inbox", make)
+    patch.setattr(Inbox, "end", lambda self, error=None, drop=False: end(self, error))
+
+
+@breakage
+def resume_from_memory(patch: pytest.MonkeyPatch) -> None:
+    resume = Store.resume
+
+    async def session(self: Consumer) -> bool:
+        last = self._last
+        self._store.resume = lambda: resume(self._store) if last is None else resume(self._store) and last  # type: ignore[method-assign]
+        return await real(self)
+
+    real = Consumer._session
+    patch.setattr(Consumer, "_session", session)
+
+
+@breakage
+def no_sync_before_resume_or_the_ack_of_a_duplicate(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SQLite, "make_durable", lambda self, connection: None)
+
+
+@breakage
+def no_sync_before_the_ack_of_a_duplicate(patch: pytest.MonkeyPatch) -> None:
+    resume, make_durable = Store.resume, SQLite.make_durable
+
+    def careful(self: Store) -> int:
+        with pytest.MonkeyPatch.context() as here:
+            here.setattr(SQLite, "make_durable", make_durable)
+            return resume(self)
+
+    patch.setattr(SQLite, "make_durable", lambda self, connection: None)
+    patch.setattr(Store, "resume", careful)
+
+
+@breakage
+def no_sync_at_commit(patch: pytest.MonkeyPatch) -> None:
+    begin = Store._begin
+
+    def careless(self: Store) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._connection.connection.driver_connection.execute("PRAGMA synchronous=NORMAL")  # type: ignore[union-attr]
+        return begin(self)
+
+    patch.setattr(Store, "_begin", careless)
+
+
+@breakage
+def cursor_not_moved(patch: pytest.MonkeyPatch) -> None:
+    _write_without(patch, cursor=False)
+
+
+@breakage
+def cursor_in_a_transaction_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    _write_without(patch, cursor=False)
+    commit = Store._commit
+
+    def twice(self: Store, connection: Connection, before: State, new: Events) -> None:
+        commit(self, connection, before, new)
+        points.reach(Point.AFTER_COMMIT)
+        connection.begin()
+        driver = connection.connection.driver_connection
+        driver.execute(self._move_cursor, {"seq": new[-1][0], "from_seq": before.last})  # type: ignore[union-attr]
+        points.reach(Point.BEFORE_COMMIT)
+        connection.commit()
+
+    patch.setattr(Store, "_commit", twice)
+
+
+@breakage
+def total_not_changed(patch: pytest.MonkeyPatch) -> None:
+    _write_without(patch, total=False)
+
+
+def _write_without(patch: pytest.MonkeyPatch, *, total: bool = True, cursor: bool = True) -> None:
+    def write(self: Store, driver: Any, before: State, new: Events) -> State:
+        last, added = new[-1][0], sum(new.deltas)
+        self._backend.insert(driver, new)
+        points.reach(Point.AFTER_LEDGER)
+        if total:
+            driver.execute(self._add_to_total, {"delta": added})
+        points.reach(Point.AFTER_TOTAL)
+        if cursor:
+            driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last})
+        points.reach(Point.AFTER_CURSOR)
+        return State(last, before.total + added)
+
+    patch.setattr(Store, "_write", write)
+
+
+@breakage
+def duplicates_counted_again(patch: pytest.MonkeyPatch) -> None:
+    read = Store._read
+
+    def counting(self: Store, driver: Any, seqs: set[int]) -> dict[int, int]:
+        found = read(self, driver, seqs)
+        driver.execute(self._add_to_total, {"delta": sum(found.values())})
+        return found
+
+    patch.setattr(Store, "_read", counting)
+
+
+@breakage
+def content_of_duplicates_not_compared(patch: pytest.MonkeyPatch) -> None:
+    judge = rule.judge
+    patch.setattr(
+        rule,
+        "judge",
+        lambda last, seq, delta, recorded: Verdict.DUPLICATE if seq <= last else judge(last, seq, delta, recorded),
+    )
+
+
+@breakage
+def gaps_let_through(patch: pytest.MonkeyPatch) -> None:
+    judge = rule.judge
+    patch.setattr(rule, "judge", lambda last, seq, delta, recorded: judge(max(last, seq - 1), seq, delta, recorded))
+
+
+@breakage
+def handler_after_the_transaction(patch: pytest.MonkeyPatch) -> None:
+    transact = Store._transact
+
+    def afterwards(self: Store, events: Sequence[Any], handler: Any) -> Outcome:
+        before = self.state().last
+        outcome = transact(self, events, None)
+        if handler is not None and outcome.new:
+            with self._engine.begin() as connection:
+                handler(connection, [event for event in dict(events).items() if before < event[0] <= outcome.last])
+        return outcome
+
+    patch.setattr(Store, "_transact", afterwards)
+
+
+@breakage
+def handler_sees_duplicates(patch: pytest.MonkeyPatch) -> None:
+    call = store.call_inside_savepoint
+    last: Memory[list[Event]] = WeakKeyDictionary()
+
+    def again(handler: Any, connection: Connection, before: State, new: Events) -> None:
+        loop = asyncio.get_running_loop()
+        call(handler, connection, before, Events.of([*last.get(loop, []), *new]))
+        last[loop] = list(new)[-1:]
+
+    patch.setattr(store, "call_inside_savepoint", again)
+
+
+@breakage
+def a_lost_connection_is_final(patch: pytest.MonkeyPatch) -> None:
+    _is_final(patch, ConnectionError)
+
+
+@breakage
+def a_passing_database_failure_is_final(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(retry, "is_passing_database_failure", lambda error: False)
+
+
+@breakage
+def silence_never_ends(patch: pytest.MonkeyPatch) -> None:
+    receive = Feed._receive
+
+    async def patient(self: Feed) -> bytes:
+        self._timeout = 1e9
+        return await receive(self)
+
+    patch.setattr(Feed, "_receive", patient)
+
+
+def _is_final(patch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
+    patience = service.patience
+    patch.setattr(
+        service, "patience", lambda error: retry.Patience.NEVER if isinstance(error, kind) else patience(error)
+    )
