@@ -94,7 +94,7 @@ def resume_from_memory(patch: pytest.MonkeyPatch) -> None:
 
     async def session(self: Consumer) -> bool:
         last = self._last
-        self._store.resume = lambda: resume(self._store) if last is None else resume(self._store) and last  # type: ignore[method-assign]
+        self._store.resume = lambda: resume(self._store) if last is None else resume(self._store) and last
         return await real(self)
 
     real = Consumer._session
@@ -126,7 +126,7 @@ def no_sync_at_commit(patch: pytest.MonkeyPatch) -> None:
     def careless(self: Store) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
-            self._connection.connection.driver_connection.execute("PRAGMA synchronous=NORMAL")  # type: ignore[union-attr]
+            self._connection.connection.driver_connection.execute("PRAGMA synchronous=NORMAL")
         return begin(self)
 
     patch.setattr(Store, "_begin", careless)
@@ -147,7 +147,7 @@ def cursor_in_a_transaction_of_its_own(patch: pytest.MonkeyPatch) -> None:
         points.reach(Point.AFTER_COMMIT)
         connection.begin()
         driver = connection.connection.driver_connection
-        driver.execute(self._move_cursor, {"seq": new[-1][0], "from_seq": before.last})  # type: ignore[union-attr]
+        driver.execute(self._move_cursor, {"seq": new[-1][0], "from_seq": before.last})
         points.reach(Point.BEFORE_COMMIT)
         connection.commit()
 

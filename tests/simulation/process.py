@@ -179,4 +179,4 @@ class Process:
         raise Killed
 
     def _has_committed(self) -> None:
-        self.disk.committed(self.store._connection.connection.driver_connection)  # type: ignore[union-attr]
+        self.disk.committed(self.store._connection.connection.driver_connection)

@@ -127,7 +127,7 @@ def simulate(histories: int, processes: int, first: int) -> int:
     figures: Counter[str] = Counter()
     code = 0
     began = logged = time.monotonic()
-    console = Console()
+    console = Console(highlight=False, soft_wrap=True)
     with tempfile.TemporaryDirectory(prefix="consumer-simulation-", dir=surroundings.FOLDER) as folder:
         try:
             with progress(histories, console) as bar:
@@ -139,7 +139,7 @@ def simulate(histories: int, processes: int, first: int) -> int:
                         logged = time.monotonic()
                         log.info("%d histories", figures["histories"])
                     if batch.failure is not None:
-                        console.print(f"seed {batch.seed} fails:\n{batch.failure}", markup=False, highlight=False)
+                        console.print(f"seed {batch.seed} fails:\n{batch.failure}", markup=False)
                         console.print(
                             f"again: python -m tests.simulation --seed {batch.seed} --histories {BATCH_HISTORIES}"
                         )
@@ -149,27 +149,28 @@ def simulate(histories: int, processes: int, first: int) -> int:
             code = 130
     seconds = time.monotonic() - began
     for name, count in sorted(figures.items()):
-        console.print(f"{count:>12,} {name}", highlight=False)
+        console.print(f"{count:>12,} {name}")
     minutes = seconds / 60
     console.print(
         f"in {seconds:.0f} s, {figures['histories'] / minutes:,.0f} histories a minute, "
-        f"seeds {first} and following, {processes} processes",
-        highlight=False,
+        f"seeds {first} and following, {processes} processes"
     )
     return code
 
 
 def find_breakages(names: Iterable[str]) -> int:
     """Print how soon each breakage is found, and by what. Gives the exit code."""
+    console = Console(highlight=False, soft_wrap=True)
     code = 0
     for name in names:
         found = find(name)
-        words = name.replace("_", " ")
-        if found is None:
-            print(f"{words}: NOT FOUND in {BREAKAGE_HISTORIES_MAX} histories", flush=True)  # noqa: T201
-            code = 1
-        else:
-            print(f"{words}: found in history {found[0]}: {found[1][:100]}", flush=True)  # noqa: T201
+        by = (
+            f"NOT FOUND in {BREAKAGE_HISTORIES_MAX} histories"
+            if found is None
+            else f"in history {found[0]}: {found[1][:100]}"
+        )
+        console.print(f"{name.replace('_', ' ')}: {by}", markup=False)
+        code = code or int(found is None)
     return code
 
 
