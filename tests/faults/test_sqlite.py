@@ -1,66 +1,11 @@
-"""A disk that is full, and a process that is killed at every place where it could hurt, on SQLite."""
+"""A process that is killed in mid-stream, again and again."""
 
-import os
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
-import pytest
 from service.databases import check_store, execute
-from service.scripted import history, serving
+from service.scripted import history
 
-from consumer import migrate
 from consumer.testing.session import Session
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own with little room on it."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = os.geteuid() == 0 and shutil.which("mount") is not None
-    if mounted:
-        done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, check=False
-        )
-        mounted = done.returncode == 0
-    if not mounted:
-        pytest.skip("a file system of a certain size can be mounted by root only")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True)
-
-
-async def test_a_full_disk_is_waited_for(small_disk, serve, start):
-    """What does not fit is not acknowledged; once there is room it goes on by itself."""
-    url = f"sqlite:///{small_disk / 'store.db'}"
-    migrate.upgrade(url)
-    ballast = small_disk / "ballast"
-    with ballast.open("wb", buffering=0) as file, suppress(OSError):  # until nothing more fits
-        while True:
-            file.write(bytes(4096))
-
-    async with (
-        serve(serving(history(2_000))) as publisher,
-        start(publisher.url, "--db", url) as command,
-    ):
-        await command.says("trying again", 2)
-        assert any("full" in line or "disk I/O" in line for line in command.lines), command.lines
-        assert not any(session.acks for session in publisher.sessions)
-        ballast.unlink()
-        session_number = 0
-        while not (session := await publisher.session(session_number)).acks:
-            if session.has_left.is_set():
-                session_number += 1
-                continue
-            await session.acked(1_999)
-        command.send(signal.SIGTERM)
-        assert await command.end() == 0
-    check_store(url, history(2_000))
 
 
 async def test_a_consumer_that_is_killed_in_mid_stream_goes_on_where_it_was(store_url, serve, start):
