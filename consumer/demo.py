@@ -149,7 +149,8 @@ def _process(part: Callable[..., None], *args: object) -> Iterator[BaseProcess]:
 def _play(part: Callable[..., None], *args: object) -> None:
     """Play a part, and do not outlive the process that tells the story, however that ends."""
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    part(*args)
+    with suppress(OSError):  # its other side was killed a moment before it; otherwise the story comes to a halt
+        part(*args)
 
 
 def _leave_with_parent() -> None:
@@ -213,7 +214,7 @@ def _publish_plainly(journal: Path, told: Connection) -> None:
         text = "knows no RESUME, sends the journal [bold]from its first line again[/]"
         _tell(told, "publisher 2", text, "listens", door.getsockname()[1])
         peer, _ = door.accept()
-    with suppress(OSError), peer, peer.makefile("rb") as said:  # at Ctrl-C its consumer is killed a moment before it
+    with peer, peer.makefile("rb") as said:
         said.readline()  # RESUME, whatever that may be
         peer.sendall(journal.read_bytes())
         peer.shutdown(socket.SHUT_WR)

@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, make_url, pool
+
+# No clock decides a result, those of generated examples neither.
+settings.register_profile("without clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without clock")
 
 PATIENCE_S = float(os.environ.get("CONSUMER_TEST_PATIENCE_S", "30"))
 """How long a test waits for what must happen. It only guards; no test is decided by it, unless the code is broken."""

@@ -25,7 +25,7 @@ def feed(path: Path, pieces: list[bytes], *, number: bool) -> list[int]:
     return told
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(st.integers(-1000, 1000), max_size=60), st.lists(st.integers(0, 300), max_size=6), st.booleans())
 def test_the_pieces_do_not_matter(
     tmp_path_factory: pytest.TempPathFactory, deltas: list[int], cuts: list[int], number: bool

@@ -49,7 +49,7 @@ def damage(append: bytes, at_offset: int, kind: str, at: int, pages: int) -> byt
     return append[:at] + (bytes(len(lost)) if kind == "zeros" else os.urandom(len(lost))) + append[at + len(lost) :]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.integers(1, 70_000), st.sampled_from([1, 50, 3000, 45_000]), st.integers(0, 2**20), st.booleans(), damages)
 def test_after_a_power_cut_what_was_reported_or_sent_is_there_and_the_rest_is_consecutive(
     tmp_path_factory: pytest.TempPathFactory,
