@@ -232,6 +232,15 @@ def handler_sees_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 
 @breakage
+def nobody_told_of_an_end(patch: pytest.MonkeyPatch) -> None:
+    def end(self: Inbox, error: Exception | None = None, *, drop: bool = False) -> None:
+        self.error = error
+        self._ended = True
+
+    patch.setattr(Inbox, "end", end)
+
+
+@breakage
 def a_lost_connection_is_final(patch: pytest.MonkeyPatch) -> None:
     _is_final(patch, ConnectionError)
 

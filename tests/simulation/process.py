@@ -137,6 +137,7 @@ class Process:
     # What stands for its worker thread, and for the places in the code.
 
     def submit(self, function: Callable[[], Any]) -> Call[Any]:
+        """Call it in a while, and in one go: on SQLite nobody else's transaction can come between."""
         call: Call[Any] = Call(self._die if self.is_dead else function)
         self._calls.append(call)
         if len(self._calls) == 1:

@@ -78,6 +78,7 @@ SHOWN: dict[str, tuple[str, list[Step]]] = {
     "gaps_let_through": ("ACK 1000000", [begin(), lie(Lie.GAP, [])]),
     "handler_after_the_transaction": ("the user's table is", [begin(), kill(Point.AFTER_COMMIT)]),
     "handler_sees_duplicates": ("it ended with HandlerFailed", [begin(), do("publish", more=[3])]),
+    "nobody_told_of_an_end": ("deadlock", [begin(), break_connection(Break.RESET)]),
     "a_lost_connection_is_final": ("it ended with ConnectionResetError", [begin(), break_connection(Break.RESET)]),
     "a_passing_database_failure_is_final": ("it ended with OperationalError", [begin(), fail(Point.AFTER_LEDGER)]),
     "silence_never_ends": ("event 4 is not acknowledged", [begin(), break_connection(Break.SILENCE)]),

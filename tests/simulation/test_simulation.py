@@ -48,6 +48,12 @@ def test_a_history_that_fails_is_shortened_to_the_steps_that_matter(monkeypatch)
     assert len(steps) <= 5
 
 
+def test_a_seed_gives_the_same_histories_again() -> None:
+    once = run_batch(11, 20)
+    assert once.figures["histories"] == 20
+    assert run_batch(11, 20) == once
+
+
 def test_the_long_form_says_which_seed_has_failed(monkeypatch, capsys) -> None:
     batches = [Batch(3, Counter(histories=200), None), Batch(4, Counter(histories=20), "the steps")]
     monkeypatch.setattr(run, "run_batches", lambda *_: iter(batches))

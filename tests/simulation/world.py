@@ -15,6 +15,9 @@ TURNS_MAX = 100_000
 """How many turns a stretch of virtual time may take: more is a consumer that goes round in circles."""
 
 
+FOREVER = float("inf")
+
+
 class World:
     """A clock, what is due when, and the loops that live by it."""
 
@@ -37,6 +40,9 @@ class World:
                 self.after_turn.popleft()()
             if not self._turn():
                 when = self._next()
+                assert when < FOREVER or not any(map(asyncio.all_tasks, self.loops)), (
+                    "deadlock: nothing will ever be due"
+                )
                 if when > until:
                     self.now = until
                     return
@@ -55,7 +61,7 @@ class World:
 
     def _next(self) -> float:
         moments = [loop.next_timer() for loop in self.loops] + [due[0] for due in self._due[:1]]
-        return min(moments, default=float("inf"))
+        return min(moments, default=FOREVER)
 
 
 class Network(Protocol):
@@ -92,7 +98,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """When there is something to do: now, at some moment, or never."""
         if self._ready:
             return self.world.now
-        return min((timer.when() for timer in self._scheduled if not timer.cancelled()), default=float("inf"))
+        return min((timer.when() for timer in self._scheduled if not timer.cancelled()), default=FOREVER)
 
     def time(self) -> float:
         return self.world.now
