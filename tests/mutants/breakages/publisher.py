@@ -139,7 +139,7 @@ BREAKAGES = (
         EXTENT,
         "        if int(line[1]) <= seq:\n",
         "        if int(line[1]) < seq:\n",
-        f"{OF_EXTENT}::test_bisection_in_a_large_journal_needs_few_small_reads",
+        "tests/fuzz/test_journal.py::test_it_is_read_as_it_is_or_refused",
     ),
     Breakage(
         "a slice ends with a line whose number cannot be there",
