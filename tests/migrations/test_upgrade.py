@@ -3,6 +3,7 @@
 import asyncio
 import io
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -414,12 +415,22 @@ def test_ten_processes_upgrade_at_once(url: str, patience_s: float):
     assert rows(url, f"SELECT version_num FROM {schema.VERSION_TABLE}") == [("0001",)]
 
 
+def wait_for_the_lock(url: str, patience_s: float) -> None:
+    """Until a migration waits for another one. SQLite tells nobody who waits."""
+    waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()"
+    deadline = time.monotonic() + patience_s
+    while not is_sqlite(url) and not rows(url, waits):
+        assert time.monotonic() < deadline, "nobody waits for the lock"
+        time.sleep(0.01)
+
+
 def test_an_upgrade_waits_for_the_one_that_is_running(url: str, add_second: Callable[..., Path], patience_s: float):
     folder = add_second(EXTRA, 'print("half-way", flush=True)', "sys.stdin.read()")
     process = start_python(UPGRADE_FROM, url, str(folder))
     with ended([process]), ThreadPoolExecutor() as pool:
         assert process.stdout.readline() == "half-way\n", process.stderr.read()
         second = pool.submit(migrate.upgrade, url)
+        wait_for_the_lock(url, patience_s)
         _, complained = process.communicate(timeout=patience_s)  # and the end of its input lets it go on
         assert (process.returncode, complained) == (0, "")
         second.result(patience_s)

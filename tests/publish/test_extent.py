@@ -1,6 +1,7 @@
 """What a journal holds, from its bytes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -254,3 +255,10 @@ def test_a_slice_of_uneven_lines_ends_exactly_where_the_window_does() -> None:
         assert reached == last
         assert data[:end].count(b"\n") == last - 999
         assert data[end:].startswith(b"EVENT %d " % (last + 1))
+
+
+def test_a_later_read_goes_on_with_the_next_number_alone() -> None:
+    begun, _ = extend(EMPTY, lines(0, 3))
+    assert extend(begun, b"EVENT 5 1\n") == (begun, "event 5 came where 3 was due")
+    assert extend(begun, b"EVENT 2 1\n") == (begun, "event 2 came where 3 was due")
+    assert extend(begun, lines(3, 1)) == (replace(begun, end=begun.end + len(lines(3, 1)), head=3), None)

@@ -39,7 +39,7 @@ BREAKAGES = (
         SHIM,
         '        con.execute("BEGIN IMMEDIATE")\n        recorded',
         '        con.execute("BEGIN")\n        recorded',
-        f"{APPLY}::test_processes_on_one_store_apply_every_event_once_between_them",
+        f"{APPLY}::test_every_decision_is_read_under_the_write_lock",
     ),
     Breakage(
         "an event that is acknowledged was never committed",

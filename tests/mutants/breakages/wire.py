@@ -108,4 +108,25 @@ BREAKAGES = (
         "        if after <= before:\n",
         f"{REPLAY}::test_seqs_that_are_not_consecutive_and_ascending_are_refused",
     ),
+    Breakage(
+        "a good line that is cut before its line feed is refused",
+        WIRE,
+        "if len(rest) >= LINE_BYTES_MAX else None\n",
+        "if len(rest) >= 16 else None\n",
+        "tests/fuzz/test_decoder.py::test_events_are_what_the_lines_say",
+    ),
+    Breakage(
+        "an ACK beyond the range of numbers is taken for one in it",
+        WIRE,
+        "    return numbers[:good], buffer[len",
+        "    return [min(number, SEQ_MAX) for number in numbers], buffer[len",
+        "tests/fuzz/test_decoder.py::test_acknowledgements_are_what_the_lines_say",
+    ),
+    Breakage(
+        "a RESUME beyond the range of numbers is taken",
+        WIRE,
+        "    if match is None or (last := int(match[1])) > SEQ_MAX:\n",
+        "    if match is None or (last := int(match[1])) > SEQ_MAX + 1:\n",
+        "tests/fuzz/test_decoder.py::test_a_single_line_is_read_or_refused_and_nothing_else",
+    ),
 )
