@@ -17,9 +17,11 @@ demo: $(READY)  ## watch a consumer being killed between commit and ACK, and not
 test: $(READY)  ## every test, on SQLite and on a PostgreSQL that the tests start themselves
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
 
-soak: $(READY)  ## KILLS SIGKILLs on each database, at every crash point and at random, and no difference
+soak: $(READY)  ## KILLS SIGKILLs on each database, then every file system call failing in turn: nothing differs
 	$(BIN)/python -m tests.faults.soak --db sqlite --kills $(KILLS) --seed $(SEED)
 	$(BIN)/python -m tests.faults.soak --db postgres --kills $(KILLS) --seed $(SEED)
+	CONSUMER_TEST_INJECTIONS=0 CONSUMER_TEST_TRACED_EVENTS=10000 $(BIN)/python -m pytest -n auto --dist worksteal \
+		tests/faults/test_injection.py tests/faults/test_syscalls.py
 
 simulate: $(READY)  ## many more simulated histories than `make test` has time for; HISTORIES=… says how many
 	$(BIN)/python -m tests.simulation --histories $(HISTORIES)

@@ -126,8 +126,8 @@ class _Promise:
         if place != call.began or not disk.counts(call.file):
             return
         if call.file == disk.database:  # what is not safe in a log must not be overwritten
-            for log in LOGS:
-                if disk.ranges.get(disk.database + log):
+            for log in LOGS:  # what is lost is of a commit that has failed, unless somebody claims it later on
+                if any(not one.lost for one in disk.ranges.get(disk.database + log, ())):
                     yield f"the database was written to before its {log[1:]} was on disk"
         disk.write(call, call.offset, inf if call.name == "ftruncate" else call.offset + (call.result or 0))
 

@@ -42,6 +42,7 @@ def found(*lines: str) -> list[str]:
         [RESUME, HEAR, WRITE, FAILED_SYNC, WRITE, SYNC, ACK],
         [RESUME, HEAR, MAKE, WRITE_JOURNAL, SYNC_JOURNAL, SYNC_FOLDER, WRITE_DB, SYNC_DB, REMOVE, SYNC_FOLDER, ACK],
         [RESUME, HEAR, WRITE, SYNC, WRITE_DB, SYNC_DB, ACK],  # with a checkpoint
+        [RESUME, HEAR, WRITE, FAILED_SYNC, WRITE_DB, SYNC_DB, WRITE, SYNC, ACK],  # of what was committed before
     ],
 )
 def test_what_keeps_the_promise_passes(lines):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from service.databases import check_store, read_last
+from service.databases import check_store
 from service.scripted import history, lines
 
 from consumer import migrate, open_store
@@ -34,6 +34,9 @@ MODES = [replace(BATCH, piece=4, again=1), replace(LINE, piece=4, again=1)]
 
 _undisturbed: dict[Mode, list[Call]] = {}
 """What each mode calls when nothing fails."""
+
+_undisturbed_append: list[str] = []
+"""The same of an append, as strace has it."""
 
 PASSING = re.compile(r".* WARNING .*; trying again in [0-9.]+ s|.* INFO .*")
 FATAL = re.compile(r"(consumer|OperationalError|SyncFailed): .*")
@@ -108,16 +111,18 @@ async def test_a_call_that_fails_costs_no_event_and_claims_none(
         run, _ = await consume(mode, made(tmp_path, 0, mode), patience_s)
         assert run.code == 0, run.said
         _undisturbed[mode] = run.calls
-    for n in spread(most(_undisturbed[mode], fault.call)):
+    count = most(_undisturbed[mode], fault.call)
+    # In a row at the end: the close of the failed connection fails too, and leaves a commit that can be read.
+    for n in sorted({*spread(count), *range(count - fault.times + 2, count + 1)}):
         folder = made(tmp_path, n, mode)
         database = folder / "store.db"
         run, acknowledged = await consume(mode, folder, patience_s, "-e", fault.option(n))
         check_end(run, f"{fault} at {n}")
         calls = run.calls
         if run.code != 0:
-            assert read_last(f"sqlite:///{database}") >= acknowledged, n
             went_on, _ = await consume(mode, folder, patience_s, first=calls[-1].began + 1000)
             assert went_on.code == 0, (n, went_on.said)
+            assert resumed_from(went_on) >= acknowledged, n  # nobody else has looked, who would have rolled back
             calls = calls + went_on.calls
         assert list(violations(calls, str(database), [str(database)])) == [], n
         check_store(f"sqlite:///{database}", EVENTS)
@@ -132,6 +137,11 @@ def made(tmp_path: Path, n: int, mode: Mode) -> Path:
     else:
         migrate.upgrade(f"sqlite:///{folder / 'store.db'}")
     return folder
+
+
+def resumed_from(run: Run) -> int:
+    """Tell what a process has said first."""
+    return int(next(call.text.split()[1] for call in run.calls if call.text.startswith("RESUME ")))
 
 
 def check_end(run: Run, when: str) -> None:
@@ -165,8 +175,10 @@ def test_a_call_that_fails_in_an_append_loses_nothing_that_was_reported(fault: F
         journal.write_bytes(lines(EVENTS[:3]) + b"EVENT to")  # it is repaired first
         return journal
 
-    assert append(begun(0), 3).returncode == 0
-    count = len(re.findall(rf"(?m)^\d+ +{fault.call}\(", output.read_text()))
+    if not _undisturbed_append:
+        assert append(begun(0), 3).returncode == 0
+        _undisturbed_append.append(output.read_text())
+    count = len(re.findall(rf"(?m)^\d+ +{fault.call}\(", _undisturbed_append[0]))
     assert count >= 1
     for n in spread(count):
         journal = begun(n)
@@ -175,9 +187,8 @@ def test_a_call_that_fails_in_an_append_loses_nothing_that_was_reported(fault: F
         assert done.stdout == "", (n, done)
         assert FATAL.fullmatch(done.stderr.splitlines()[-1]), (n, done)
         with Appender(journal) as appender:
-            head = appender.head
-        assert head >= 2
-        assert append(journal, head + 1).returncode == 0
+            assert appender.head >= 2
+            appender.append(EVENTS[appender.head + 1 :])
         assert journal.read_bytes() == lines(EVENTS), n
 
 

@@ -1,8 +1,9 @@
-"""The command. Exit code 0: no difference; 1: at least one; 130: Ctrl-C."""
+"""The command. Exit code 0: no difference; 1: at least one; 130: Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import socket
 import sys
 import tempfile
@@ -80,4 +81,9 @@ def tail(place: Place) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

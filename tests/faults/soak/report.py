@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import TracebackType
 from typing import Self
 
@@ -26,7 +27,7 @@ _IN_TRANSACTION = range(_ORDER.index(Point.AFTER_LEDGER), _ORDER.index(Point.AFT
 _BEFORE_ACK = range(_ORDER.index(Point.AFTER_COMMIT), _ORDER.index(Point.AFTER_ACK))
 
 
-class Where:
+class Where(StrEnum):
     """Where the consumer was when somebody was killed."""
 
     TRANSACTION = "in a transaction"
@@ -34,7 +35,7 @@ class Where:
     ELSEWHERE = "elsewhere"
 
     @classmethod
-    def of(cls, place: int) -> str:
+    def of(cls, place: int) -> Self:
         """Tell by the last point that it has passed."""
         if place in _IN_TRANSACTION:
             return cls.TRANSACTION
@@ -55,7 +56,7 @@ class Result:
         differences: what should not be.
     """
 
-    kills: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kills: Counter[tuple[str, Where]] = field(default_factory=Counter)
     starts: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     events: int = 0
@@ -97,7 +98,7 @@ class Watch:
 def show(console: Console, title: str, seed: int, result: Result) -> None:
     """Draw the final tables, and what is different."""
     table = Table(title=f"{title}, seed {seed}")
-    columns = (Where.TRANSACTION, Where.BEFORE_ACK, Where.ELSEWHERE)
+    columns = tuple(Where)
     for name in ("killed", *columns, "kills"):
         table.add_column(name, justify="left" if name == "killed" else "right")
     kinds = sorted({kind for kind, _ in result.kills}, key=_rank)
@@ -120,5 +121,5 @@ def show(console: Console, title: str, seed: int, result: Result) -> None:
 
 
 def _rank(kind: str) -> tuple[int, str]:
-    order = [*Point, *Moment]
-    return (order.index(kind) if kind in order else len(order), kind)  # type: ignore[arg-type]  # they are strings
+    order = [str(point) for point in (*Point, *Moment)]
+    return (order.index(kind) if kind in order else len(order), kind)
