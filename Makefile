@@ -35,6 +35,7 @@ check: $(READY)  ## style, types, layers, and that the migrations say what the t
 
 mutants: $(READY)  ## break every promise on purpose, a line at a time, and see that a test notices
 	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants.pure
 
 clean:  ## remove what the other targets have made
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -232,3 +232,20 @@ def test_random_calls_agree_with_the_definition() -> None:
         else:
             expected = [event for event in events if event[0] > last][:limit]
             assert replay(events, last, limit) == expected
+
+
+def test_an_error_says_what_was_wrong() -> None:
+    log = [(10, 1), (11, 2)]
+    with pytest.raises(ResyncRequired) as lacking:
+        replay(log, 8, 1)
+    assert (lacking.value.last, lacking.value.first) == (8, 10)
+    for arguments, words in (
+        ((log, -2, 1), "last .* not -2"),
+        ((log, 9, 17), "limit .* not 17"),
+        ((log, 12, 1), "cursor 12 .* end at 11"),
+        (((), 9, 1), "events .* list of 1 to 128"),
+        (([[10, 1]], 9, 1), r"tuple .* not \[10, 1\]"),
+        (([(10, 1), (12, 1)], 9, 1), "consecutive, but 12 follows 10"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            replay(*arguments)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.errors import MalformedFrame
-from consumer.events import SEQ_MAX
+from consumer.events import DELTA_MAX, SEQ_MAX
 from consumer.wire import (
     Ahead,
     Snapshot,
@@ -15,6 +15,7 @@ from consumer.wire import (
     encode_ack,
     encode_acks,
     encode_control,
+    encode_event,
     encode_resume,
     parse_resume,
 )
@@ -114,5 +115,11 @@ def test_a_cursor_is_read_as_it_was_written(last) -> None:
     "line", [b"RESUME -2\n", b"RESUME 01\n", b"RESUME 2147483648\n", b"RESUME 1", b"RESUME 1\r\n", b""]
 )
 def test_a_line_that_is_no_cursor_is_malformed(line) -> None:
-    with pytest.raises(MalformedFrame):
+    with pytest.raises(MalformedFrame) as refused:
         parse_resume(line)
+    assert refused.value.line == line
+
+
+@given(SEQS, st.integers(-DELTA_MAX, DELTA_MAX))
+def test_an_event_is_read_as_it_was_written(seq, delta) -> None:
+    assert decode(encode_event(seq, delta)) == ([(seq, delta)], b"", None)
