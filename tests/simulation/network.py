@@ -110,8 +110,7 @@ class Pipe:
 class Connection:
     """A connection from a consumer to the publisher."""
 
-    def __init__(self, network: "Network", loop: VirtualLoop, protocol: asyncio.Protocol, number: int) -> None:
-        self.number = number
+    def __init__(self, network: "Network", loop: VirtualLoop, protocol: asyncio.Protocol) -> None:
         self.loop = loop
         self.transport = Transport(self, loop, protocol)
         self.down = Pipe(network, self.transport.receive, self.transport.receive_end)
@@ -186,7 +185,7 @@ class Network:
         if self.listening is Listening.REFUSED or self.accept is None:
             raise ConnectionRefusedError("refused")
         protocol = factory()
-        connection = Connection(self, loop, protocol, len(self.connections))
+        connection = Connection(self, loop, protocol)
         self.connections.append(connection)
         protocol.connection_made(connection.transport)
         connection.peer = self.accept(connection)
