@@ -22,6 +22,7 @@ from consumer.errors import (
     ResyncRequired,
     Retry,
     StoppedByForce,
+    SyncFailed,
     TLSRefused,
     UnsafeDurability,
 )
@@ -116,6 +117,7 @@ def test_what_does_not_is_final(error) -> None:
         (Gap(1, 3), Patience.THRICE),
         (MalformedFrame(b"?"), Patience.THRICE),
         (Retry(), Patience.FOREVER),
+        (SyncFailed("store.db-wal", "no"), Patience.FOREVER),
         (ConnectionResetError(), Patience.FOREVER),
         (BrokenPipeError(), Patience.FOREVER),
         (TimeoutError(), Patience.FOREVER),
