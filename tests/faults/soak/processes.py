@@ -199,7 +199,8 @@ class Processes:
         with Appender(self.place.journal, lock_wait_s=PATIENCE_S) as appender:
             while not self.board[Slot.CALM]:
                 first = appender.head + 1
-                if first - self.board[Slot.ACKED] < BACKLOG_MAX:
+                known = max(self.board[Slot.ACKED], self.board[Slot.RESUMED])  # an ACK may be lost, the RESUME says it
+                if first - known < BACKLOG_MAX:
                     seqs = range(first, first + luck.randint(1, APPEND_EVENTS_MAX))
                     self.board[Slot.APPENDED] = appender.append((seq, luck.randint(-1000, 1000)) for seq in seqs)
                 time.sleep(APPEND_PAUSE_S)
