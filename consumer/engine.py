@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from consumer.errors import InvalidURL
+from consumer.keepalive import OURS
 
 BUSY_TIMEOUT_S = 10
 """SQLite: how long a statement waits for another connection's lock. Writers are served unfairly, so it is generous."""
@@ -22,12 +23,6 @@ CONNECT_TIMEOUT_S = 10
 LOCK_TIMEOUT_S = 30
 """PostgreSQL: how long a statement waits for a lock. Above any healthy transaction of another consumer."""
 
-KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 15, 5, 3
-"""PostgreSQL, both ends: a dead peer is found after 30 s instead of two hours, and its row lock with it."""
-
-TCP_USER_TIMEOUT_MS = 1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S * KEEPALIVE_COUNT)
-"""PostgreSQL, both ends: the same for a peer that dies while data is on its way to it."""
-
 BEGIN_STATEMENT = "consumer_begin"
 """Execution option: what begins a transaction on SQLite, where it is not to be BEGIN IMMEDIATE."""
 
@@ -36,13 +31,16 @@ READ_ONLY = {BEGIN_STATEMENT: "BEGIN DEFERRED"}
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
+# Keepalive is for both ends: a dead client's row lock must go too. The user timeout is the same for a peer that dies
+# while data is on its way to it.
+
 _LIBPQ = {
     "connect_timeout": CONNECT_TIMEOUT_S,
     "keepalives": 1,
-    "keepalives_idle": KEEPALIVE_IDLE_S,
-    "keepalives_interval": KEEPALIVE_INTERVAL_S,
-    "keepalives_count": KEEPALIVE_COUNT,
-    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+    "keepalives_idle": OURS.idle_s,
+    "keepalives_interval": OURS.interval_s,
+    "keepalives_count": OURS.count,
+    "tcp_user_timeout": 1000 * OURS.gone_after_s,
     "application_name": "consumer",
 }
 
@@ -50,10 +48,10 @@ SESSION = {
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     "statement_timeout": 0,  # a role's own would end a wait for the row lock; a handler may set one for itself
     "idle_in_transaction_session_timeout": 0,  # handlers may be long
-    "tcp_keepalives_idle": KEEPALIVE_IDLE_S,
-    "tcp_keepalives_interval": KEEPALIVE_INTERVAL_S,
-    "tcp_keepalives_count": KEEPALIVE_COUNT,
-    "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+    "tcp_keepalives_idle": OURS.idle_s,
+    "tcp_keepalives_interval": OURS.interval_s,
+    "tcp_keepalives_count": OURS.count,
+    "tcp_user_timeout": 1000 * OURS.gone_after_s,
 }
 
 

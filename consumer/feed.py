@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,8 +26,9 @@ from consumer.errors import (
     TLSRefused,
 )
 from consumer.events import Events
+from consumer.keepalive import OURS
 from consumer.points import Point
-from consumer.streams import close_after_error, close_writer
+from consumer.streams import close_after_error, close_writer, keep_alive
 from consumer.wire import Ahead, Control, Snapshot, Truncated, decode_events, encode_acks, encode_resume
 from consumer.words import one_line
 
@@ -40,9 +40,6 @@ UNSENT_BYTES_MAX = 1024 * 1024
 
 CLOSE_TIMEOUT_S = 2.0
 """How long a close waits for the peer, whose part in it is a courtesy."""
-
-KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 15, 5, 3
-"""TCP keepalive: a dead peer is found even where the timeout is set very long."""
 
 _ADDRESS = re.compile(r"(tcp|tls)://(?:\[([^\[\]/]+)\]|([^\[\]/:@?#\s]+)):([0-9]{1,5})")
 _PORT_MAX = 65535
@@ -126,7 +123,7 @@ class Feed:
             raise _connect_failure(address, error, timeout) from error
         feed = cls(reader, writer, address, last, timeout)
         try:
-            _keep_alive(writer.get_extra_info("socket"))
+            keep_alive(writer.get_extra_info("socket"), OURS)
             writer.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
             writer.write(encode_resume(last))
             await feed.drain()
@@ -291,14 +288,3 @@ def _refusal(address: Address, error: BaseException) -> TLSRefused:
             f"the certificate of {address} is not accepted: {error.verify_message}; see --tls-ca and --tls-name"
         )
     return TLSRefused(f"{address} does not accept our certificate: {error}; see --tls-cert and --tls-key")
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
-        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
-        ("TCP_KEEPCNT", KEEPALIVE_COUNT),
-    ):
-        if hasattr(socket, name):  # not on every platform
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

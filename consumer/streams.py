@@ -1,11 +1,14 @@
-"""Two things that every use of asyncio's streams needs: a timeout that can be one, and a close that comes to an end."""
+"""What every use of asyncio's streams needs: a timeout that can be one, keepalive, a close that comes to an end."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import socket
 from asyncio import StreamWriter
 from contextlib import suppress
+
+from consumer.keepalive import KeepAlive
 
 
 def check_timeout(timeout: object) -> None:
@@ -15,6 +18,18 @@ def check_timeout(timeout: object) -> None:
             if math.isfinite(timeout) and timeout > 0:
                 return
     raise ValueError(f"timeout must be a positive finite number of seconds, not {timeout!r}")
+
+
+def keep_alive(sock: socket.socket, how: KeepAlive) -> None:
+    """Have the system find out whether a silent peer is still there."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", how.idle_s),
+        ("TCP_KEEPINTVL", how.interval_s),
+        ("TCP_KEEPCNT", how.count),
+    ):
+        if hasattr(socket, name):  # not on every platform
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def close_writer(writer: StreamWriter, timeout: float) -> None:

@@ -8,11 +8,13 @@ import ssl
 from contextlib import suppress
 
 from consumer.errors import AddressInUse, InvalidOption
+from consumer.keepalive import KeepAlive
+from consumer.streams import keep_alive
 
 BACKLOG = 128
 """How many connections may wait to be accepted."""
 
-KEEPALIVE_S = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+KEEPALIVE = KeepAlive(idle_s=60, interval_s=15, count=4)
 """After a minute of silence a consumer's host is asked, four times in another minute: an idle consumer that is gone is
 found out, where the system knows these options."""
 
@@ -52,10 +54,7 @@ def tune(sock: socket.socket) -> None:
     """Have a connection send a single event at once, and find out whether a silent consumer is still there."""
     with suppress(OSError):  # a connection that is gone already
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in KEEPALIVE_S:
-            if hasattr(socket, name):
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        keep_alive(sock, KEEPALIVE)
 
 
 def server_tls(certificate: str, key: str, client_ca: str | None = None) -> ssl.SSLContext:

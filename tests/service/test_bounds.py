@@ -10,6 +10,7 @@ from consumer import feed as feed_module
 from consumer.errors import MalformedFrame
 from consumer.feed import CHUNK_BYTES, UNSENT_BYTES_MAX, Feed
 from consumer.inbox import Inbox
+from consumer.keepalive import KeepAlive
 from consumer.observe import Committed, Retrying
 from consumer.testing.session import Session
 
@@ -114,17 +115,17 @@ async def test_a_publisher_that_never_reads_acknowledgements_is_left(
 ):
     """Only so much waits to be sent to it, and only for so long."""
     send_bytes, batch, waiting = 4_096, 2_000, []
-    keep_alive, acknowledge = feed_module._keep_alive, Feed.acknowledge
+    keep_alive, acknowledge = feed_module.keep_alive, Feed.acknowledge
 
-    def with_small_buffer(sock: socket.socket) -> None:
-        keep_alive(sock)
+    def with_small_buffer(sock: socket.socket, how: KeepAlive) -> None:
+        keep_alive(sock, how)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
 
     def watched(self: Feed, seqs) -> None:
         acknowledge(self, seqs)
         waiting.append(self._writer.transport.get_write_buffer_size())
 
-    monkeypatch.setattr(feed_module, "_keep_alive", with_small_buffer)
+    monkeypatch.setattr(feed_module, "keep_alive", with_small_buffer)
     monkeypatch.setattr(Feed, "acknowledge", watched)
     monkeypatch.setattr(feed_module, "CLOSE_TIMEOUT_S", 0.05)
     async with (
