@@ -1,6 +1,7 @@
 """Disks that fill up, turn read-only and lose their power under a consumer at work, for real where that can be had."""
 
 import asyncio
+import os
 import random
 import signal
 import sys
@@ -123,6 +124,19 @@ async def test_to_start_on_a_disk_that_is_read_only_ends_in_one_line(tmp_path, s
         assert publisher.sessions == []
 
 
+async def hold_still(pid: int) -> None:
+    """Stop a process between two system calls: an ext4 that is shut down may confirm the sync under way, and lose it."""
+    os.kill(pid, signal.SIGSTOP)
+    while not _is_still(pid):  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.001)
+
+
+def _is_still(pid: int) -> bool:
+    """Say whether all of its threads are stopped."""
+    states = (task.read_text().rpartition(")")[2].split()[0] for task in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return all(state == "T" for state in states)
+
+
 @pytest.mark.parametrize("mode", ["line", "batch"])
 async def test_what_was_acknowledged_survives_a_cut_of_the_power(mode, disk, tmp_path, patience_s):
     """For real: what was not synced is gone. The file system recovers, and the next consumer goes on."""
@@ -148,6 +162,7 @@ async def test_what_was_acknowledged_survives_a_cut_of_the_power(mode, disk, tmp
                 session = await publisher.session(0)
                 assert session.last >= acknowledged_last
                 await session.acked(session.last + luck.randint(20, 120))
+                await hold_still(process.pid)
                 disk.cut_power()
                 process.kill()
                 await process.wait()

@@ -166,7 +166,7 @@ async def test_a_silent_publisher_is_asked_anew_at_once_and_that_is_no_failure(s
     monkeypatch.setattr(service, "WAIT_MAX_S", 1_000.0)
     async with (
         serve(in_turn(silence, silence, silence, serving(history(2)))) as publisher,
-        run(publisher.url, store, timeout=0.05, max_attempts=1) as running,
+        run(publisher.url, store, timeout=0.5, max_attempts=1) as running,
     ):
         await running.consumer.wait_for(1)
         assert len(running.watch.of(Disconnected)) >= 3
@@ -178,7 +178,7 @@ async def test_a_peer_that_falls_silent_after_events_is_asked_anew_from_there(st
     """As a half-open connection looks: nothing comes, and nothing says that the other end is gone."""
     async with (
         serve(in_turn(serving(history(3)), serving(history(5)))) as publisher,
-        run(publisher.url, store, timeout=0.2) as running,
+        run(publisher.url, store, timeout=0.5) as running,
     ):
         await running.consumer.wait_for(4)
     assert publisher.resumes[:2] == [-1, 2]
@@ -189,7 +189,7 @@ async def test_a_half_open_connection_is_found_by_its_silence(store, store_url, 
     """The publisher's machine is gone: its end of the connection no longer exists, and nothing was said about that."""
     async with (
         serve(in_turn(gone_without_a_word, serving(history(5)))) as publisher,
-        run(publisher.url, store, timeout=0.3) as running,
+        run(publisher.url, store, timeout=0.5) as running,
     ):
         await running.consumer.wait_for(4)
     assert publisher.resumes[:2] == [-1, 1]

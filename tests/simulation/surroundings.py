@@ -2,6 +2,7 @@
 
 import atexit
 import logging
+import math
 import os
 import shutil
 import sqlite3
@@ -60,6 +61,7 @@ def simulated(disk: Disk, running: Callable[[], Process], reach: Callable[..., N
 
     replace(points, "reach", reach)
     replace(calls, "Worker", lambda _: running())
+    replace(calls, "STALL_S", math.inf)  # a timer that is always there would hide a deadlock
     replace(os, "fsync", disk.fsync)
     replace(tenacity.nap, "time", SimpleNamespace(sleep=lambda _: None))
     replace(feed, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX)

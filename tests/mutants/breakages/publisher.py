@@ -119,7 +119,7 @@ BREAKAGES = (
         EXTENT,
         "        if extent.end == 0 and not _may_begin(buffer, fault):\n",
         "        if extent.end == 0 and fault is None and not _may_begin(buffer, fault):\n",
-        f"{OF_APPEND}::test_a_text_that_is_no_journal_is_left_alone",
+        f"{OF_REPAIR}::test_a_text_that_is_no_journal_is_left_alone",
     ),
     Breakage(
         "bare deltas are numbered from the wrong event",
