@@ -88,8 +88,6 @@ class SQLite(Backend):
     SYNCHRONOUS_MIN: ClassVar = {"wal": 2, "delete": 3, "truncate": 3, "persist": 3}
     """What PRAGMA synchronous must say at least: 2 is FULL; 3, EXTRA, syncs the directory too. Other modes never do."""
 
-    _MAIN_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"  # a handler may have added others
-
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         row = str(sql.INSERT_EVENT.compile(dialect=type(engine.dialect)()))  # positional: with two question marks
@@ -111,7 +109,7 @@ class SQLite(Backend):
     def make_durable(self, connection: Connection) -> None:
         # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
         # database file itself must not be opened here, since closing it would drop SQLite's locks on it.
-        path = Path(connection.exec_driver_sql(self._MAIN_FILE).scalar_one())
+        path = durable.main_file(connection.exec_driver_sql(durable.MAIN_FILE).scalar_one())
         durable.write_again(Path(f"{path}-wal"))
         durable.sync(path.parent)
 

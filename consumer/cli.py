@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -29,7 +30,7 @@ from consumer.errors import DatabaseUnusable, InvalidOption, NotReady, StoppedBy
 from consumer.handlers import Handler
 from consumer.live import LogFormat
 from consumer.observe import logger
-from consumer.output import abandon, complain, watched_stdout
+from consumer.output import abandon, complain, watched_stdout, write_any_text
 from consumer.publish.commands import journal_app, serve
 from consumer.retry import is_busy, is_database_error
 from consumer.service import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
@@ -55,7 +56,13 @@ DEFAULT_DATABASE = "sqlite:///consumer.db"
 
 
 @app.callback(invoke_without_command=True)
-def _root(context: typer.Context) -> None:
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"consumer {metadata.version('resumable-consumer')}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -131,7 +138,8 @@ def run(
         typer.Option(envvar="CONSUMER_MAX_ATTEMPTS", min=1, help="How often in a row connecting may fail. [no limit]"),
     ] = None,
     tls_ca: Annotated[
-        str | None, typer.Option(envvar="CONSUMER_TLS_CA", metavar="F", help="Certificates to trust, for the system's.")
+        str | None,
+        typer.Option(envvar="CONSUMER_TLS_CA", metavar="F", help="Certificates to trust, instead of the system's."),
     ] = None,
     tls_cert: Annotated[
         str | None, typer.Option(envvar="CONSUMER_TLS_CERT", metavar="F", help="Our certificate.")
@@ -221,6 +229,7 @@ def _load_handler(name: str) -> Handler:
 def main() -> NoReturn:
     """Run the command and leave with its exit code."""
     complaint: str | None = None
+    write_any_text()
     with watched_stdout() as output:
         try:
             code = app(standalone_mode=False)

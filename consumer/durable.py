@@ -7,10 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from consumer.errors import SyncFailed
+from consumer.errors import SyncFailed, UnsafeDurability
 
 COPY_BYTES = 1024 * 1024
 """How much of a file is held in memory while it is written again. A log seldom has more than 4 MiB in all."""
+
+
+MAIN_FILE = "SELECT CAST(file AS BLOB) FROM pragma_database_list WHERE name = 'main'"
+"""Gives the file of a connection's database: a name need not be UTF-8, and a handler may have added other databases."""
+
+
+def main_file(found: bytes) -> Path:
+    """Give the path that `MAIN_FILE` has found."""
+    return Path(os.fsdecode(found))
 
 
 def write_again(path: Path) -> None:
@@ -37,6 +46,7 @@ def sync(path: Path) -> None:
 
     Raises:
         SyncFailed: the system failed.
+        UnsafeDurability: it may not be opened, and that does not pass.
     """
     with _telling(path):
         descriptor = os.open(path, os.O_RDONLY)
@@ -52,5 +62,7 @@ def _telling(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         pass
+    except PermissionError as error:
+        raise UnsafeDurability(f"{path} cannot be synced: {error.strerror}; let this user read it") from error
     except OSError as error:
         raise SyncFailed(str(path), error.strerror or str(error)) from error

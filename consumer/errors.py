@@ -29,7 +29,10 @@ class MalformedFrame(ConsumerError, ValueError):
 
     def __str__(self) -> str:
         shown = repr(self.line[:SHOWN_BYTES])[1:] + (" …" if len(self.line) > SHOWN_BYTES else "")
-        return f"malformed frame {shown}; check that the address is the publisher's and that it speaks this protocol"
+        return (
+            f"malformed frame {shown}; "
+            "check that the address is the publisher's, that it speaks this protocol and that its journal is sound"
+        )
 
 
 class Conflict(ConsumerError):
@@ -71,7 +74,7 @@ class Gap(ConsumerError):
     def __str__(self) -> str:
         return (
             f"gap: event {self.received} came where {self.expected} was due; "
-            "reconnect to have the missing ones sent again"
+            "reconnect to have the missing ones sent again, or mend a publisher that leaves them out"
         )
 
 
@@ -245,7 +248,7 @@ class StoppedByForce(ConsumerError):
 
     def __str__(self) -> str:
         return (
-            "stopped by force while a commit was under way, whose outcome is unknown; "
+            "stopped by force while a commit, or the handler before it, was under way, whose outcome is unknown; "
             "nothing that was acknowledged is lost, and the next start goes on from the database"
         )
 

@@ -203,7 +203,7 @@ class Feed:
     @property
     def end(self) -> str:
         """How the publisher has ended it, for the log. Over TCP an empty stream is a good one."""
-        if self._has_begun or self._address.uses_tls:
+        if self._has_begun or self._address.uses_tls or self._last >= 0:
             return "closed the connection"
         return "closed the connection without a word; if it speaks TLS, give tls://"
 

@@ -27,6 +27,8 @@ def names_of(
     found = vars(sys.modules[package])
 
     def get(name: str) -> object:
+        if f"{package}.{name}" in rooms:  # as if the package had imported all of them
+            return importlib.import_module(f"{package}.{name}")
         if name in names:
             for room in map(importlib.import_module, rooms):
                 if hasattr(room, name):

@@ -107,7 +107,8 @@ def _logging(handler: logging.Handler) -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("consumer")
     root.addHandler(handler)
     ours.setLevel(logging.INFO)
-    logging.getLogger("stamina").setLevel(logging.ERROR)  # every retry has a line of ours already
+    for name in ("stamina", "psycopg"):
+        logging.getLogger(name).setLevel(logging.ERROR)  # every retry and every failure has a line of ours already
     try:
         yield
     finally:

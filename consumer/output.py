@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -48,6 +49,13 @@ def watched_stdout() -> Iterator[Output | None]:
     output = Output(sys.stdout)
     with redirect_stdout(cast(TextIO, output)):
         yield output
+
+
+def write_any_text() -> None:
+    """Have replaced what an encoding lacks: a message with a question mark in it is better than none."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def complain(text: str) -> None:

@@ -7,15 +7,13 @@ RESUME from the cursor in the database. A stop lets the commit in flight end fir
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 
 import stamina
 
-from consumer.calls import Calls, Stop, cancel
+from consumer.calls import Calls, Stop
 from consumer.errors import ConnectFailed, ConsumerError, GaveUp, InvalidOption, ResyncRequired
 from consumer.events import Events
 from consumer.feed import Address, Feed, IdleError
@@ -136,19 +134,10 @@ class Consumer:
             raise RuntimeError("a consumer runs once: make a new one")
         calls = self._running = Calls(self._store.interrupt, self._stop, self._stop_timeout)
         supervision = asyncio.create_task(self._supervise())
-        stopping = asyncio.create_task(self._stop.asked.wait())
         watching = asyncio.create_task(calls.watch(lambda waited_s: self._notify(Stalled(waited_s))))
         try:
-            await asyncio.wait({supervision, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            await cancel(supervision)
-        except asyncio.CancelledError:
-            self._stop.forced.set()
-            while not supervision.done():
-                with suppress(asyncio.CancelledError):  # once more: the worker is waited for all the same
-                    await cancel(supervision)
-            raise
+            await self._stop.see_out(supervision)
         finally:
-            stopping.cancel()
             watching.cancel()
             calls.end()
             self._give_up_waiting()
@@ -268,9 +257,12 @@ class Consumer:
             self._notify(Connected(str(self._address), last))
             try:
                 await consume(feed, self._batch, partial(self._apply, feed))
-            finally:
-                if not isinstance(sys.exception(), ConnectFailed):  # on TLS it may turn out only now
-                    self._failed_connects = 0
+            except ConnectFailed:  # on TLS it may turn out only now
+                raise
+            except BaseException:
+                self._failed_connects = 0
+                raise
+            self._failed_connects = 0
         if self._once:
             self._notify(Disconnected(str(self._address), feed.end))
             return True

@@ -200,6 +200,9 @@ class Store:
             driver = connection.connection.driver_connection
             state = before = self._lock(driver)
             plan = rule.plan(before.last, events, partial(self._read, driver))
+            if plan.acked and before.last != self._durable:  # by somebody who may have died of a failed sync
+                self._backend.make_durable(connection)
+                self._durable = before.last
             if plan.new:
                 state = self._write(driver, before, plan.new)
                 if handler is not None:
@@ -212,9 +215,6 @@ class Store:
                 points.reach(Point.AFTER_COMMIT)
                 self._durable = state.last
             else:
-                if plan.acked and state.last != self._durable:  # by somebody who may have been killed in his commit
-                    self._backend.make_durable(connection)
-                    self._durable = state.last
                 connection.rollback()
         return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
 

@@ -43,7 +43,6 @@ _READ_DELTA = _text(sql.READ_DELTA)
 _INSERT_EVENT = _text(sql.INSERT_EVENT)
 _ADD_TO_TOTAL = _text(sql.ADD_TO_TOTAL)
 _MOVE_CURSOR = _text(sql.MOVE_CURSOR)
-_MAIN_FILE = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 
 
 def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
@@ -108,12 +107,13 @@ def make_durable(con: sqlite3.Connection) -> None:
     That is the removal of the journal, and so the folder; in a database that another program has set to WAL, the log.
 
     Raises:
-        SyncFailed: the system failed.
+        SyncFailed, UnsafeDurability: that cannot be done.
     """
-    row = _fetch(con, _MAIN_FILE)
+    row = _fetch(con, durable.MAIN_FILE)
     if row is not None and row[0]:  # otherwise it is in memory
-        durable.sync(Path(f"{row[0]}-wal"))
-        durable.sync(Path(row[0]).parent)
+        file = durable.main_file(row[0])
+        durable.sync(Path(f"{file}-wal"))
+        durable.sync(file.parent)
 
 
 def state(con: sqlite3.Connection) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import select
 import signal
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated
 
@@ -17,7 +17,8 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from consumer.errors import InvalidOption
+from consumer.errors import InvalidOption, JournalUnusable
+from consumer.output import complain
 from consumer.publish.append import Appender
 from consumer.publish.extent import APPEND_BYTES_MAX
 from consumer.publish.intake import append_all
@@ -140,6 +141,12 @@ async def _serve(publisher: Publisher, console: Console) -> None:
         await running
 
 
+@journal_app.callback(invoke_without_command=True)
+def _journal(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 @journal_app.command()
 def append(
     journal: JournalPath,
@@ -150,23 +157,39 @@ def append(
     r"""Append EVENT lines from standard input, each time whatever has come; made if the file is not there.
 
     A line is `EVENT <seq> <delta>` with the next number, or with --number a delta alone. What is reported is on disk.
-    The first bad line ends it, and nothing after it is written. Exit codes: 2 bad line, 19 journal that cannot be used.
+    The first bad line ends it, and nothing after it is written. Where lines were cut off a damaged end, --number
+    appends nothing before it is called again. Exit codes: 2 bad line, 19 journal that cannot be used.
     """
     console = Console(stderr=True, highlight=False)
+    if sys.stdin is None:
+        raise InvalidOption("standard input is closed; the lines are read from there")
+    given = _Input(sys.stdin.fileno())
     with Appender(journal) as appender:
         if appender.cut is not None:
-            console.print(f"repaired {journal}: {appender.cut}", markup=False, soft_wrap=True)
+            complain(f"repaired {journal}: {appender.cut}")
+            if number and appender.cut.kept is not None:
+                reason = "nothing was appended, since other events would get the numbers that were cut off; look first"
+                raise JournalUnusable(journal, f"{reason}, then call this again")
         before = appender.extent.events
-        given = _Input(sys.stdin.fileno())
-        with console.status("waiting for lines") as status, given.until_signalled():
+        with _progress(console) as show, given.until_signalled():
             append_all(
                 appender,
                 given.read,
                 number=number,
-                progress=lambda events: status.update(f"{counted(events, 'event')} appended"),
+                progress=lambda events: show(f"{counted(events, 'event')} appended"),
             )
         events, head = appender.extent.events - before, appender.head
     typer.echo(f"{counted(events, 'event')} appended, {last_event(head)}")
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Callable[[str], None]]:
+    """Show how far it is, on a terminal. Elsewhere nothing is written that could fail before what is done is said."""
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("waiting for lines") as status:
+        yield status.update
 
 
 class _Input:
@@ -195,6 +218,12 @@ class _Input:
 
     def read(self) -> bytes:
         """Wait for input, then take what is there, up to a limit, so that one sync serves much of it."""
+        try:
+            return self._read()
+        except OSError as error:
+            raise InvalidOption(f"standard input cannot be read: {why(error)}") from error
+
+    def _read(self) -> bytes:
         self._waiting = True
         try:
             if self._ended:

@@ -93,6 +93,12 @@ def test_the_readmes_two_terminals_and_a_kill_end_as_it_shows(
         publisher.stderr.close()
 
 
+def test_the_demo_says_what_the_readme_shows(tmp_path: Path, environment: dict[str, str]) -> None:
+    told = re.sub(r"process \d+", "process 4712", run("consumer demo", tmp_path, environment).stdout)
+    shown = next(text for page, text in blocks("text") if page.name == "README.md")
+    assert all(line in told.splitlines() for line in shown.splitlines()), told
+
+
 @pytest.mark.parametrize("command", sorted({c for c in commands() if not c.startswith(ELSEWHERE)}))
 def test_a_documented_command_is_one(command: str, tmp_path: Path, environment: dict[str, str]) -> None:
     """Each runs where it can run alone; those that wait for another process are asked for their help."""
@@ -139,7 +145,7 @@ def test_the_readmes_ten_lines_run(tmp_path: Path, environment: dict[str, str], 
         publisher.send_signal(signal.SIGTERM)
         publisher.wait()
         publisher.stderr.close()
-    look = "python -c \"import sqlite3; print(sqlite3.connect('store.db').execute('SELECT count(*), sum(delta) FROM stock').fetchone())\""
+    look = "python -c \"import sqlite3; print(sqlite3.connect('stock.db').execute('SELECT count(*), sum(delta) FROM stock').fetchone())\""
     assert run(look, tmp_path, environment).stdout == "(10, 10)\n"
 
 

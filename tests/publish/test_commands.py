@@ -275,6 +275,23 @@ def test_event_lines_are_appended_and_counted_after_a_repair_that_is_said(path: 
     assert path.read_bytes() == lines(0, 200_003)
 
 
+def test_numbers_of_lines_that_were_cut_off_are_not_given_anew_before_somebody_has_looked(path: Path) -> None:
+    """Lines that carry their numbers may follow at once: whoever gives them again knows which they are."""
+    damaged = lines(0, 3) + b"EVENT 3 XX\n" + lines(4, 5)
+    path.write_bytes(damaged)
+    ended = append(path, b"1\n2\n", "--number")
+    assert (ended.returncode, ended.stdout) == (19, b"")
+    repaired, refused = ended.stderr.decode().splitlines()
+    assert repaired.startswith(f"repaired {path}: cut ")
+    assert "nothing was appended" in refused
+    assert path.read_bytes() == lines(0, 3)
+    assert append(path, b"7\n", "--number").returncode == 0  # he has
+    assert path.read_bytes() == lines(0, 3) + b"EVENT 3 7\n"
+    path.write_bytes(damaged)
+    assert append(path, lines(3, 6)).returncode == 0
+    assert path.read_bytes() == lines(0, 9)
+
+
 def test_a_bad_line_is_named_by_its_number_and_nothing_after_it_is_written(path: Path) -> None:
     ended = append(path, b"1\n" * 300_000 + b"x\n" + b"1\n" * 10, "--number")
     text = ended.stderr.decode()

@@ -1,15 +1,20 @@
 """Stops and cancellations, at every moment: the commit in flight ends, its acknowledgements are sent, nothing is left."""
 
 import asyncio
+import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
+from sqlalchemy import make_url
 
 from consumer import calls, feed, service
 from consumer.errors import StoppedByForce
 from consumer.observe import Committed, Connected, Retrying
 from consumer.service import Consumer
+from consumer.store import Store
 from consumer.testing.session import Session
 
 from .databases import check_store, execute, read_last
@@ -88,6 +93,91 @@ async def test_a_stop_ends_an_attempt_to_connect(sqlite_store, serve, run):
             await accepted.wait()
             await running.stop()
         leave.set()
+
+
+async def test_a_stop_ends_a_wait_for_somebody_elses_lock(sqlite_store, sqlite_url, serve, run):
+    """Before RESUME nothing is under way that could be lost: it is not waited for, and no stop by force."""
+    with Store(sqlite_url) as other:
+        other.apply(history(3))  # so that the cursor has to be made durable, under the lock
+    waiting = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    begin = sqlite_store._begin
+
+    def noted():
+        loop.call_soon_threadsafe(waiting.set)
+        return begin()
+
+    sqlite_store._begin = noted
+    with locked(sqlite_url):
+        async with serve(silence) as publisher, run(publisher.url, sqlite_store) as running:
+            await waiting.wait()
+            await running.stop()
+        assert publisher.sessions == []
+
+
+@contextmanager
+def locked(url: str) -> Iterator[None]:
+    con = sqlite3.connect(make_url(url).database, isolation_level=None)
+    con.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        con.close()
+
+
+async def test_a_cancelled_run_waits_for_its_handler_however_long_that_takes(sqlite_store, serve, run, monkeypatch):
+    """Only a stop has a deadline: whoever cancels goes on using the store."""
+    monkeypatch.setattr(calls, "FORCE_GRACE_S", 0.0)
+    monkeypatch.setattr(calls, "INTERRUPT_INTERVAL_S", 0.001)
+    handler = Handler()
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Semaphore(0)
+    interrupt = sqlite_store.interrupt
+
+    def noted() -> None:
+        interrupt()
+        loop.call_soon_threadsafe(interrupted.release)
+
+    monkeypatch.setattr(sqlite_store, "interrupt", noted)
+    async with serve(serving(history(3))) as publisher, run(publisher.url, sqlite_store, handler) as running:
+        await entered(handler)
+        running.task.cancel()
+        for _ in range(5):
+            await interrupted.acquire()
+        assert not running.task.done()
+        handler.leave.set()
+        await asyncio.wait({running.task})
+    assert running.task.cancelled()
+
+
+async def never_rests() -> None:
+    """Have a timeout expire all the time: it cancels the task too, and for a moment the two cannot be told apart."""
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+
+
+async def test_a_task_whose_timeout_has_just_expired_is_cancelled_all_the_same(patience_s):
+    async with asyncio.timeout(patience_s):
+        for turns in range(20):
+            task = asyncio.create_task(never_rests())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await calls.cancel(task)
+
+
+async def test_a_stop_comes_through_where_a_timeout_has_just_expired(patience_s):
+    async with asyncio.timeout(patience_s):
+        for turns in range(20):
+            stop = calls.Stop()
+            task = asyncio.create_task(never_rests())
+            seen_out = asyncio.create_task(stop.see_out(task))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            stop.ask()
+            await seen_out
+            assert task.cancelled()
 
 
 async def test_a_stop_before_the_run_leaves_the_publisher_alone(store, serve):

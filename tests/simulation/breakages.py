@@ -241,6 +241,16 @@ def nobody_told_of_an_end(patch: pytest.MonkeyPatch) -> None:
 
 
 @breakage
+def not_cancelled_where_a_timeout_has_just_expired(patch: pytest.MonkeyPatch) -> None:
+    async def cancel(task: asyncio.Task[Any]) -> None:
+        if not task.cancelling():
+            task.cancel()
+        await asyncio.wait({task})
+
+    patch.setattr(session, "cancel", cancel)
+
+
+@breakage
 def a_lost_connection_is_final(patch: pytest.MonkeyPatch) -> None:
     _is_final(patch, ConnectionError)
 

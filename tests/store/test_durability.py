@@ -1,11 +1,13 @@
 """Nothing is acknowledged, and no cursor said, that a power cut could take back."""
 
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, make_url
 
+from consumer.backend import SQLite
 from consumer.errors import SyncFailed, UnsafeDurability
 from consumer.outcome import Outcome
 from consumer.points import Point
@@ -233,9 +235,10 @@ def test_what_a_failed_sync_may_have_lost_is_written_again_before_it_is_claimed(
         written.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), offset, data[:2000]))
         return real(descriptor, data[:2000], offset)  # it may take less than it is given
 
-    monkeypatch.setattr(os, "pwrite", pwrite)
     with Store(sqlite_url) as other, Store(sqlite_url) as store:
         other.apply(stream(100))
+        synced.clear()
+        monkeypatch.setattr(os, "pwrite", pwrite)
         before = log.read_bytes()
         assert store.resume() == 99
         assert log.read_bytes() == before
@@ -275,10 +278,58 @@ def test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_ac
 
         assert store.apply(events[1:3]) == Outcome(2, 0, 2, None)
         assert synced == log_and_folder(sqlite_url)  # it is known to be synced by now
+        synced.clear()
         other.apply(events[3:4])
-        assert store.apply(events[3:5]) == Outcome(2, 1, 4, None)  # its own commit syncs the whole log
-        assert store.apply(events[4:5]) == Outcome(1, 0, 4, None)
+        assert store.apply(events[4:5]) == Outcome(1, 1, 4, None)  # what it builds on may be lost by a failed sync
         assert synced == log_and_folder(sqlite_url)
+        assert store.apply(events[3:5]) == Outcome(2, 0, 4, None)
+        assert synced == log_and_folder(sqlite_url)
+
+
+def test_nobody_moves_the_cursor_between_its_sync_and_its_being_said(sqlite_url, monkeypatch) -> None:
+    tried: list[str] = []
+    real = SQLite.make_durable
+
+    def make_durable(self: SQLite, connection: Connection) -> None:
+        con = sqlite3.connect(make_url(sqlite_url).database, timeout=0, isolation_level=None)
+        try:
+            con.execute("UPDATE checkpoint SET last = last + 1")
+        except sqlite3.OperationalError as error:
+            tried.append(str(error))
+        finally:
+            con.close()
+        real(self, connection)
+
+    monkeypatch.setattr(SQLite, "make_durable", make_durable)
+    with Store(sqlite_url) as other, Store(sqlite_url) as store:
+        other.apply(stream(3))
+        tried.clear()
+        assert store.resume() == 2
+        assert tried == ["database is locked"]
+
+
+def test_a_folder_that_may_not_be_read_is_unsafe_and_not_waited_for(sqlite_url, monkeypatch) -> None:
+    folder, real = log_and_folder(sqlite_url)[1], os.open
+
+    def refuse(path, *arguments, **options) -> int:
+        if str(path) == folder:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with Store(sqlite_url) as store, pytest.raises(UnsafeDurability, match="let this user read it") as raised:
+        store.resume()
+    assert patience(raised.value) is Patience.NEVER
+
+
+def test_a_connection_that_has_failed_takes_all_others_with_it(sqlite_url) -> None:
+    """They are no better, or have been in the handler's hands."""
+    with Store(sqlite_url) as store:
+        store.resume()
+        before = store._engine.pool
+        with pytest.raises(ZeroDivisionError), at(Point.BEFORE_COMMIT, lambda: 1 / 0):
+            store.apply(stream(1))
+        assert store._engine.pool is not before
 
 
 def test_the_log_of_a_store_behind_a_symbolic_link_is_synced_where_it_is(tmp_path, sqlite_url, synced) -> None:
@@ -287,6 +338,7 @@ def test_the_log_of_a_store_behind_a_symbolic_link_is_synced_where_it_is(tmp_pat
     link.symlink_to(make_url(sqlite_url).database)
     with Store(sqlite_url) as other:
         other.apply(stream(1))
+    synced.clear()
     with Store(f"sqlite:///{link}") as store:
         assert store.resume() == 0
         assert synced == log_and_folder(sqlite_url)
