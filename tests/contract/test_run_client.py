@@ -1,10 +1,12 @@
 """Step 7: run_client, on fakes in place of the network and then against real sockets on 127.0.0.1."""
 
 import asyncio
+import os
 import signal
 import sqlite3
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,6 +179,37 @@ async def test_resume_says_what_the_database_holds(deltas, path, network) -> Non
     network.serve(*LINES[len(deltas) :])
     assert await run_client("127.0.0.1", 9, path, 1) == (2, 98)
     assert network.log[2] == b"RESUME %d\n" % (len(deltas) - 1)
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+@virtual
+async def test_what_resume_claims_is_synced_before(mode, path, network, monkeypatch) -> None:
+    """A process that was killed inside its COMMIT may have left it visible, and not on disk."""
+    prepared(path, 5)
+    network.serve(*LINES[1:])
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        network.log.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
+
+    with another(path) as con:
+        con.execute(f"PRAGMA journal_mode={mode}")
+        con.execute("UPDATE checkpoint SET last=last")
+        monkeypatch.setattr(os, "fsync", noted)
+        assert await run_client("127.0.0.1", 9, path, 1) == (2, 98)
+    folder = path.parent.resolve()
+    synced = [folder] if mode == "DELETE" else [folder / f"{path.name}-wal", folder]
+    assert network.log[: 3 + len(synced)] == ["connect", "connected", *synced, b"RESUME 0\n"]
+
+
+@virtual
+async def test_a_name_that_is_no_utf8_is_a_name(tmp_path, network) -> None:
+    folder = tmp_path / os.fsdecode(b"d\xff")
+    folder.mkdir()
+    network.serve(*LINES)
+    assert await run_client("127.0.0.1", 9, folder / "store.db", 1) == (2, 98)
+    assert network.log[2] == b"RESUME -1\n"
 
 
 @virtual

@@ -16,7 +16,7 @@ async def test_a_consumer_that_is_killed_in_mid_stream_goes_on_where_it_was(stor
         for first in range(session.last + 1, count, 10):
             await session.send_events(history(count)[first : first + 10])
 
-    async with serve(stream) as publisher:
+    async with serve(stream, patiences=5) as publisher:
         for number in range(4):
             async with start(publisher.url, "--db", store_url, "--batch", "50") as command:
                 session = await publisher.session(number)

@@ -275,6 +275,22 @@ def test_event_lines_are_appended_and_counted_after_a_repair_that_is_said(path: 
     assert path.read_bytes() == lines(0, 200_003)
 
 
+def test_where_standard_error_is_full_it_says_what_it_has_done_all_the_same(path: Path) -> None:
+    """Otherwise whoever gives again what was not reported would count it twice."""
+    command = [sys.executable, "-m", "consumer", "journal", "append", str(path), "--number"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, input=b"5\n", stdout=subprocess.PIPE, stderr=full, check=False)
+    assert (done.returncode, done.stdout) == (0, b"1 event appended, the last event is 0\n")
+
+
+def test_a_standard_input_that_is_closed_or_cannot_be_read_is_named(path: Path) -> None:
+    for given, words in (("<&-", "standard input is closed"), ("0>/dev/null", "standard input cannot be read")):
+        command = f"exec {sys.executable} -m consumer journal append {path} {given}"
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert words in done.stderr
+
+
 def test_numbers_of_lines_that_were_cut_off_are_not_given_anew_before_somebody_has_looked(path: Path) -> None:
     """Lines that carry their numbers may follow at once: whoever gives them again knows which they are."""
     damaged = lines(0, 3) + b"EVENT 3 XX\n" + lines(4, 5)

@@ -94,11 +94,11 @@ Serve = Callable[..., AbstractAsyncContextManager[ScriptedPublisher]]
 
 @pytest.fixture
 def serve(patience_s: float) -> Serve:
-    """A scripted publisher. Nothing inside its `async with` takes longer than the patience."""
+    """A scripted publisher. What is inside its `async with` takes no longer than the patience, or so many times that."""
 
     @asynccontextmanager
-    async def serve(script: Script, **options) -> AsyncIterator[ScriptedPublisher]:
-        async with asyncio.timeout(patience_s), playing(script, **options) as publisher:
+    async def serve(script: Script, *, patiences: int = 1, **options) -> AsyncIterator[ScriptedPublisher]:
+        async with asyncio.timeout(patiences * patience_s), playing(script, **options) as publisher:
             yield publisher
 
     return serve

@@ -8,14 +8,14 @@ import pytest
 
 from consumer import feed as feed_module
 from consumer.errors import MalformedFrame
-from consumer.feed import CHUNK_BYTES, UNSENT_BYTES_MAX, Feed
+from consumer.feed import CHUNK_BYTES, UNSENT_BYTES_MAX, Address, Feed
 from consumer.inbox import Inbox
-from consumer.keepalive import KeepAlive
+from consumer.keepalive import OURS, KeepAlive
 from consumer.observe import Committed, Retrying
 from consumer.testing.session import Session
 
 from .databases import check_store, read_last
-from .scripted import history, in_turn, lines, serving
+from .scripted import history, in_turn, lines, serving, silence
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -108,6 +108,18 @@ async def test_events_may_come_byte_by_byte(store, store_url, serve, run):
         await running.end()
     assert publisher.sessions[0].acks == list(range(12))
     check_store(store_url, history(12))
+
+
+async def test_a_publisher_that_is_gone_without_a_word_is_missed_by_the_system(serve, patience_s):
+    async with (
+        serve(silence) as publisher,
+        await Feed.connect(Address.parse(publisher.url), -1, patience_s, None, None) as feed,
+    ):
+        sock = feed._writer.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == OURS.idle_s
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL) == OURS.interval_s
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == OURS.count
 
 
 async def test_a_publisher_that_never_reads_acknowledgements_is_left(

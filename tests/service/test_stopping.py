@@ -523,7 +523,7 @@ async def test_it_can_be_ended_at_any_step_of_the_event_loop(sqlite_store, sqlit
         for event in history(4, first=session.last + 1):
             await session.send_events([event])
 
-    async with serve(chatty) as publisher:
+    async with serve(chatty, patiences=10) as publisher:  # a hundred consumers
         for steps in (*range(40), *range(40, 400, 6)):
             consumer = Consumer(publisher.url, sqlite_store)
             task = asyncio.create_task(consumer.run())

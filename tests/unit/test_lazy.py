@@ -43,6 +43,12 @@ def test_every_public_name_is_what_a_type_checker_takes_it_for(package) -> None:
         assert getattr(package, name) is getattr(importlib.import_module(room), name)
 
 
+def test_a_room_is_there_as_if_the_package_had_imported_it() -> None:
+    code = "import consumer; print(consumer.errors.Gap.__name__, consumer.service.Consumer.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["Gap", "Consumer"]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_whoever_looks_around_sees_every_name(package) -> None:
     assert set(package.__all__) <= set(dir(package))

@@ -225,9 +225,30 @@ BREAKAGES = (
     Breakage(
         "a cancelled consumer leaves its call behind in the database",
         CALLS,
-        "            await self._see_out(call)\n",
+        "            await self._see_out(call, changes=settle is not None)\n",
         "",
         f"{STOPPING}::test_a_cancelled_run_interrupts_the_database_and_waits_for_it",
+    ),
+    Breakage(
+        "a cancellation is hidden by a timeout that has just expired",
+        CALLS,
+        "    task.cancel()\n    await asyncio.wait({task})\n",
+        "    task.cancelling() or task.cancel()\n    await asyncio.wait({task})\n",
+        f"{STOPPING}::test_a_task_whose_timeout_has_just_expired_is_cancelled_all_the_same",
+    ),
+    Breakage(
+        "a cancelled consumer does not wait for its handler",
+        CALLS,
+        "if self._stop.asked.is_set() and self._stop.forced.is_set():",
+        "if self._stop.forced.is_set():",
+        f"{STOPPING}::test_a_cancelled_run_waits_for_its_handler_however_long_that_takes",
+    ),
+    Breakage(
+        "a stop waits for somebody else's lock",
+        CALLS,
+        "await self._see_out(call, changes=settle is not None)",
+        "await self._see_out(call, changes=True)",
+        f"{STOPPING}::test_a_stop_ends_a_wait_for_somebody_elses_lock",
     ),
     Breakage(
         "a stop interrupts the statement in flight at once",

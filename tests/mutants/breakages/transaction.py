@@ -267,9 +267,30 @@ BREAKAGES = (
     Breakage(
         "a duplicate of somebody else's commit is acknowledged before it is synced",
         STORE,
-        "if plan.acked and state.last != self._durable:",
-        "if plan.acked and state.last < self._durable:",
+        "if plan.acked and before.last != self._durable:",
+        "if plan.new and before.last != self._durable:",
         f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
+    ),
+    Breakage(
+        "a commit builds on somebody else's that a failed sync may have lost",
+        STORE,
+        "if plan.acked and before.last != self._durable:",
+        "if not plan.new and before.last != self._durable:",
+        f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
+    ),
+    Breakage(
+        "the cursor may move between its sync and its being said",
+        STORE,
+        "            connection = self._begin()\n            last =",
+        "            connection = self._begin(); connection.rollback()\n            last =",
+        f"{DURABILITY}::test_nobody_moves_the_cursor_between_its_sync_and_its_being_said",
+    ),
+    Breakage(
+        "a connection that was in a handler's hands is used again",
+        STORE,
+        "        self._engine.dispose()  # those",
+        "        # those",
+        f"{DURABILITY}::test_a_connection_that_has_failed_takes_all_others_with_it",
     ),
     Breakage(
         "RESUME is said from a database that could lose commits",
