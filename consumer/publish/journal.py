@@ -93,7 +93,7 @@ class Journal:
         """
         try:
             size = os.fstat(self.descriptor).st_size
-            if size < self.extent.end or self._was_replaced():
+            if self._was_replaced():
                 return Look(replaced=True)
             if size == self.extent.end:
                 self.fault = None
@@ -123,7 +123,7 @@ class Journal:
         return Look(grew=True, complete=added <= LOOK_BYTES or self.fault is not None)
 
     def _lost_events(self) -> bool:
-        """Say whether the end that we know is another now: the file was cut, and has grown beyond it again."""
+        """Say whether the end that we know is another now: the file was cut, and may have grown beyond it again."""
         return self._read_end() != self._end
 
     def _read_end(self) -> bytes:

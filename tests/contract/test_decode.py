@@ -299,3 +299,11 @@ def test_a_mebibyte_of_good_lines_is_read_in_one_piece() -> None:
     expected = [(seq, seq % 2001 - 1000) for seq in range(70_000)]
     stream = b"".join(b"EVENT %d %d\n" % event for event in expected)
     assert decode(stream) == (expected, b"", None)
+
+
+def test_of_several_numbers_out_of_range_the_first_ends_what_is_read() -> None:
+    good, bad, worse = b"EVENT 0 1\n", b"EVENT 2147483648 1\n", b"EVENT 2147483649 1\n"
+    events, rest, stop = decode(good + bad + worse + good)
+    assert (events, rest) == ([(0, 1)], bad + worse + good)
+    assert isinstance(stop, MalformedFrame)
+    assert stop.line == bad

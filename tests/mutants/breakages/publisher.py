@@ -268,8 +268,8 @@ BREAKAGES = (
     Breakage(
         "a journal that lost events is served on",
         JOURNAL,
-        "            if size < self.extent.end or self._was_replaced():\n",
-        "            if self._was_replaced():\n",
+        "        if self._lost_events():\n",
+        "        if self.extent.end < 0:\n",
         f"{OF_SERVER}::test_a_journal_that_lost_events_in_place_is_no_longer_served_to_those_who_had_them",
     ),
     # Seen failing: the tests that look for what nobody thought of.

@@ -281,8 +281,8 @@ BREAKAGES = (
     Breakage(
         "the cursor may move between its sync and its being said",
         STORE,
-        "            connection = self._begin()\n            last =",
-        "            connection = self._begin(); connection.rollback()\n            last =",
+        "            self._backend.make_durable(connection)\n            connection.rollback()\n",
+        "            connection.rollback()\n            self._backend.make_durable(connection)\n",
         f"{DURABILITY}::test_nobody_moves_the_cursor_between_its_sync_and_its_being_said",
     ),
     Breakage(

@@ -43,7 +43,7 @@ BREAKAGES = (
         WIRE,
         "if numbers[place] > SEQ_MAX)",
         "if numbers[place] >= max(numbers))",
-        f"{DECODE}::test_streams_cut_at_random_places_are_read_as_line_by_line",
+        f"{DECODE}::test_of_several_numbers_out_of_range_the_first_ends_what_is_read",
     ),
     Breakage(
         "a line without an end is buffered without an end",
