@@ -3,7 +3,6 @@
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -545,19 +544,21 @@ async def test_it_can_be_ended_at_any_step_of_the_event_loop(sqlite_store, sqlit
     check_store(sqlite_url, history(last + 1))
 
 
-async def test_the_event_loop_is_not_blocked_by_the_database(store, serve, run):
+async def test_the_event_loop_is_not_blocked_by_the_database(store, serve, run, patience_s):
     """A handler may take long; others on the loop do not notice."""
+    entered, leave = threading.Event(), threading.Event()
 
     def handler(connection, events) -> None:
-        time.sleep(0.3)
+        entered.set()
+        leave.wait(patience_s)  # a loop that it blocks could never let it go
 
     async with serve(serving(history(1))) as publisher, run(publisher.url, store, handler) as running:
-        await running.watch.until(Connected)
-        ticks = 0
-        while not running.watch.of(Committed):
-            await asyncio.sleep(0.001)
-            ticks += 1
-    assert ticks > 20
+        await asyncio.to_thread(entered.wait)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not running.watch.of(Committed)
+        leave.set()
+        await running.watch.until(Committed)
 
 
 async def test_a_stop_waits_for_a_connection_that_is_being_made_to_the_database(sqlite_store, serve, run, monkeypatch):

@@ -208,7 +208,7 @@ async def gone_without_a_word(session: Session) -> None:
 
 async def test_a_publisher_that_waits_for_a_slow_handler_is_not_idle(store, store_url, serve, run):
     """It has sent all that its window allows, and says nothing until it is acknowledged: that is our silence."""
-    timeout_s = 0.1
+    timeout_s = 0.4
 
     def handler(connection, events) -> None:
         time.sleep(2.5 * timeout_s)
