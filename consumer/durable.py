@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from consumer.errors import SyncFailed, UnsafeDurability
+from consumer.words import why
 
 COPY_BYTES = 1024 * 1024
 """How much of a file is held in memory while it is written again. A log seldom has more than 4 MiB in all."""
@@ -63,6 +64,6 @@ def _telling(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         pass
     except PermissionError as error:
-        raise UnsafeDurability(f"{path} cannot be synced: {error.strerror}; let this user read it") from error
+        raise UnsafeDurability(f"{path} cannot be synced: {why(error)}; let this user read it") from error
     except OSError as error:
-        raise SyncFailed(str(path), error.strerror or str(error)) from error
+        raise SyncFailed(str(path), why(error)) from error
