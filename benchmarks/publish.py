@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-from consumer.publish.server import Publisher
+from consumer.publisher.server.publisher import Publisher
 
 THOUSAND = 1000
 CHUNK_BYTES = 256 * 1024

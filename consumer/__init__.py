@@ -1,7 +1,7 @@
 """A durable, resumable consumer of one sequenced event stream: every event changes the database exactly once.
 
 `Consumer` and `Store` are the production consumer; the seven functions `parse_line` to `run_client` are the contract it
-grew from, in plain sqlite3. `consumer.migrate` upgrades a store, and is not loaded before it is imported.
+grew from, in plain sqlite3. `consumer.store.migrate` upgrades a store, and is not loaded before it is imported.
 Nothing is loaded before it is used.
 """
 
@@ -9,94 +9,83 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from consumer import lazy
+from consumer.core import lazy
 
 if TYPE_CHECKING:
-    from consumer.errors import (
-        Conflict,
-        ConnectFailed,
-        ConsumerError,
-        CursorAhead,
-        Fenced,
-        Gap,
-        GaveUp,
-        HandlerFailed,
-        InvalidOption,
-        InvalidURL,
-        MalformedFrame,
-        NotReady,
-        ResyncRequired,
-        Retry,
-        SchemaMismatch,
-        StoppedByForce,
-        TLSRefused,
-        UnsafeDurability,
-    )
-    from consumer.events import Event
-    from consumer.handlers import Handler
-    from consumer.history import replay
-    from consumer.lab.session import consume_session, run_client
-    from consumer.lab.shim import apply_event, consume_line, open_store, state
-    from consumer.outcome import Outcome, State
-    from consumer.schema import owns_table
-    from consumer.service import Consumer
-    from consumer.store import Store
-    from consumer.tls import TLS
-    from consumer.wire import parse_line
+    from consumer.core.errors import Conflict as Conflict
+    from consumer.core.errors import ConnectFailed as ConnectFailed
+    from consumer.core.errors import ConsumerError as ConsumerError
+    from consumer.core.errors import CursorAhead as CursorAhead
+    from consumer.core.errors import Fenced as Fenced
+    from consumer.core.errors import Gap as Gap
+    from consumer.core.errors import GaveUp as GaveUp
+    from consumer.core.errors import HandlerFailed as HandlerFailed
+    from consumer.core.errors import InvalidOption as InvalidOption
+    from consumer.core.errors import InvalidURL as InvalidURL
+    from consumer.core.errors import MalformedFrame as MalformedFrame
+    from consumer.core.errors import NotReady as NotReady
+    from consumer.core.errors import ResyncRequired as ResyncRequired
+    from consumer.core.errors import Retry as Retry
+    from consumer.core.errors import SchemaMismatch as SchemaMismatch
+    from consumer.core.errors import StoppedByForce as StoppedByForce
+    from consumer.core.errors import TLSRefused as TLSRefused
+    from consumer.core.errors import UnsafeDurability as UnsafeDurability
+    from consumer.core.events import Event as Event
+    from consumer.core.history import replay as replay
+    from consumer.core.outcome import Outcome as Outcome
+    from consumer.core.outcome import State as State
+    from consumer.lab.session import consume_session as consume_session
+    from consumer.lab.session import run_client as run_client
+    from consumer.lab.shim import apply_event as apply_event
+    from consumer.lab.shim import consume_line as consume_line
+    from consumer.lab.shim import open_store as open_store
+    from consumer.lab.shim import state as state
+    from consumer.runtime.consumer import Consumer as Consumer
+    from consumer.sources.tcp.tls import TLS as TLS
+    from consumer.sources.tcp.wire import parse_line as parse_line
+    from consumer.store import migrate as migrate
+    from consumer.store.handlers import Handler as Handler
+    from consumer.store.schema import owns_table as owns_table
+    from consumer.store.transaction import Store as Store
 
-__all__ = [
-    "TLS",
-    "Conflict",
-    "ConnectFailed",
-    "Consumer",
-    "ConsumerError",
-    "CursorAhead",
-    "Event",
-    "Fenced",
-    "Gap",
-    "GaveUp",
-    "Handler",
-    "HandlerFailed",
-    "InvalidOption",
-    "InvalidURL",
-    "MalformedFrame",
-    "NotReady",
-    "Outcome",
-    "ResyncRequired",
-    "Retry",
-    "SchemaMismatch",
-    "State",
-    "StoppedByForce",
-    "Store",
-    "TLSRefused",
-    "UnsafeDurability",
-    "apply_event",
-    "consume_line",
-    "consume_session",
-    "open_store",
-    "owns_table",
-    "parse_line",
-    "replay",
-    "run_client",
-    "state",
-]
+_NAMES = {
+    "TLS": "consumer.sources.tcp.tls",
+    "Conflict": "consumer.core.errors",
+    "ConnectFailed": "consumer.core.errors",
+    "Consumer": "consumer.runtime.consumer",
+    "ConsumerError": "consumer.core.errors",
+    "CursorAhead": "consumer.core.errors",
+    "Event": "consumer.core.events",
+    "Fenced": "consumer.core.errors",
+    "Gap": "consumer.core.errors",
+    "GaveUp": "consumer.core.errors",
+    "Handler": "consumer.store.handlers",
+    "HandlerFailed": "consumer.core.errors",
+    "InvalidOption": "consumer.core.errors",
+    "InvalidURL": "consumer.core.errors",
+    "MalformedFrame": "consumer.core.errors",
+    "NotReady": "consumer.core.errors",
+    "Outcome": "consumer.core.outcome",
+    "ResyncRequired": "consumer.core.errors",
+    "Retry": "consumer.core.errors",
+    "SchemaMismatch": "consumer.core.errors",
+    "State": "consumer.core.outcome",
+    "StoppedByForce": "consumer.core.errors",
+    "Store": "consumer.store.transaction",
+    "TLSRefused": "consumer.core.errors",
+    "UnsafeDurability": "consumer.core.errors",
+    "apply_event": "consumer.lab.shim",
+    "consume_line": "consumer.lab.shim",
+    "consume_session": "consumer.lab.session",
+    "open_store": "consumer.lab.shim",
+    "owns_table": "consumer.store.schema",
+    "parse_line": "consumer.sources.tcp.wire",
+    "replay": "consumer.core.history",
+    "run_client": "consumer.lab.session",
+    "state": "consumer.lab.shim",
+}
+"""Where each public name is defined. The imports above say the same to type checkers, and a test compares the two."""
 
-if not TYPE_CHECKING:  # to a type checker any name would seem to be there
-    __getattr__, __dir__ = lazy.names_of(
-        __name__,
-        __all__,
-        (
-            "consumer.errors",
-            "consumer.events",
-            "consumer.history",
-            "consumer.wire",
-            "consumer.tls",
-            "consumer.schema",
-            "consumer.outcome",
-            "consumer.handlers",
-            "consumer.store",
-            "consumer.service",
-            "consumer.lab.shim",
-            "consumer.lab.session",
-        ),
-    )
+if not TYPE_CHECKING:  # a type checker would take it that any name is there
+    __all__ = list(_NAMES)
+    __getattr__, __dir__ = lazy.names_of(__name__, _NAMES, {"migrate": "consumer.store.migrate"})

@@ -8,8 +8,9 @@ import sys
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, insert, select, update
 
-from consumer import Consumer, Event, Store, migrate
-from consumer.engine import make_engine
+from consumer import Consumer, Event, Store
+from consumer.store import migrate
+from consumer.store.databases.engine import make_engine
 
 metadata = MetaData()
 stock = Table(

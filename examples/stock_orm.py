@@ -9,8 +9,9 @@ import sys
 from sqlalchemy import Connection
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from consumer import Consumer, Event, Store, migrate
-from consumer.engine import make_engine
+from consumer import Consumer, Event, Store
+from consumer.store import migrate
+from consumer.store.databases.engine import make_engine
 
 
 class Base(DeclarativeBase):

@@ -1,7 +1,7 @@
-"""What Alembic runs: one transaction, under a lock, over the tables of `consumer.schema` and no others.
+"""What Alembic runs: one transaction, under a lock, over the tables of `consumer.store.schema` and no others.
 
 The database is that of `-x url=…`, else of the environment variable CONSUMER_DB, else of `alembic.ini`. The library and
-the command line come through here too (`consumer/migrate.py`).
+the command line come through here too (`consumer/store/migrate.py`).
 """
 
 import os
@@ -14,11 +14,12 @@ from sqlalchemy import MetaData, Table, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import DropTable
 
-from consumer import migrate, points
-from consumer.engine import make_short_engine, parse_url
-from consumer.errors import ConsumerError
-from consumer.points import MigrationPoint
-from consumer.schema import VERSION_TABLE, comparable_metadata, metadata
+from consumer.core import points
+from consumer.core.errors import ConsumerError
+from consumer.core.points import MigrationPoint
+from consumer.store import migrate
+from consumer.store.databases.engine import make_short_engine, parse_url
+from consumer.store.schema import VERSION_TABLE, comparable_metadata, metadata
 
 
 def _url() -> str:

@@ -13,8 +13,8 @@ from os import PathLike
 from typing import TypeAlias
 
 from consumer.lab.shim import consume_line, make_durable, open_store, state
-from consumer.streams import check_timeout, close_after_error, close_writer
-from consumer.wire import LINE_BYTES_MAX, encode_resume
+from consumer.sources.tcp.streams import check_timeout, close_after_error, close_writer
+from consumer.sources.tcp.wire import LINE_BYTES_MAX, encode_resume
 
 CLOSE_TIMEOUT_S = 1
 """How long a close may take where the caller's own timeout is invalid; the contract's number."""

@@ -19,11 +19,12 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql import ClauseElement
 
-from consumer import durable, schema, sql
-from consumer.events import check_event
-from consumer.rule import Verdict, judge
-from consumer.schema import FoundColumn
-from consumer.wire import encode_ack, parse_line
+from consumer.core.events import check_event
+from consumer.core.verdict import Verdict, judge
+from consumer.sources.tcp.wire import encode_ack, parse_line
+from consumer.store import schema, statements
+from consumer.store.databases import durable
+from consumer.store.schema import FoundColumn
 
 BUSY_TIMEOUT_S = 1
 """How long a statement waits for another connection's lock; the contract's number."""
@@ -37,12 +38,12 @@ def _text(clause: ClauseElement) -> str:
 
 
 _CREATE = [_text(CreateTable(table, if_not_exists=True)) for table in schema.metadata.sorted_tables]
-_INSERT_FIRST_ROW = _text(sql.INSERT_FIRST_ROW)
-_READ_STATE = _text(sql.READ_STATE)
-_READ_DELTA = _text(sql.READ_DELTA)
-_INSERT_EVENT = _text(sql.INSERT_EVENT)
-_ADD_TO_TOTAL = _text(sql.ADD_TO_TOTAL)
-_MOVE_CURSOR = _text(sql.MOVE_CURSOR)
+_INSERT_FIRST_ROW = _text(statements.INSERT_FIRST_ROW)
+_READ_STATE = _text(statements.READ_STATE)
+_READ_DELTA = _text(statements.READ_DELTA)
+_INSERT_EVENT = _text(statements.INSERT_EVENT)
+_ADD_TO_TOTAL = _text(statements.ADD_TO_TOTAL)
+_MOVE_CURSOR = _text(statements.MOVE_CURSOR)
 
 
 def open_store(path: str | PathLike[str]) -> sqlite3.Connection:

@@ -1,6 +1,6 @@
 """Crash points by name: turn one into an exception, or into the death of the process.
 
-Those of the store, the feed and the migrations are `consumer.points`: plain calls of a function that does nothing,
+Those of the store, the feed and the migrations are `consumer.core.points`: plain calls of a function that does nothing,
 which is replaced here for as long as a test wants. Two more need no call in the production path at all.
 """
 
@@ -17,10 +17,10 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, Engine, event
 
-from consumer import points
-from consumer.backend import IN_HANDLER
-from consumer.points import MigrationPoint, Point
-from consumer.testing.syscalls import ANSWER, SYNC, die_in_next
+from consumer.core import points
+from consumer.core.points import MigrationPoint, Point
+from consumer.store.databases.backend import IN_HANDLER
+from consumer.testing.proof.syscalls import ANSWER, SYNC, die_in_next
 
 
 class Moment(StrEnum):

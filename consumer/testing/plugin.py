@@ -11,8 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from consumer.events import Event
-    from consumer.testing.proof import Proof
+    from consumer.core.events import Event
+    from consumer.testing.proof.proof import Proof
 
 
 class ExactlyOnce(Protocol):
@@ -46,7 +46,7 @@ def exactly_once(tmp_path: Path) -> ExactlyOnce:
         observe: Callable[[Connection], object] | None = None,
         setup: Callable[[Connection], None] | None = None,
     ) -> Proof:
-        from consumer.testing.proof import assert_exactly_once  # noqa: PLC0415 - only where it is used
+        from consumer.testing.proof.proof import assert_exactly_once  # noqa: PLC0415 - only where it is used
 
         database = url or f"sqlite:///{tmp_path / 'exactly_once.db'}"
         return assert_exactly_once(handler, events, database, observe=observe, setup=setup)

@@ -1,7 +1,7 @@
 """The contract's two tables, and the checkpoint's row.
 
 A store that is there already, made by `open_store` or by somebody's own solution, is taken as it is, with its data.
-The definitions are those of `consumer.schema`: these two tables never change shape.
+The definitions are those of `consumer.store.schema`: these two tables never change shape.
 
 Revision ID: 0001
 Revises:
@@ -10,8 +10,8 @@ Revises:
 from alembic import context, op
 from sqlalchemy.schema import CreateTable, DropTable
 
-from consumer import migrate, sql
-from consumer.schema import NOTHING_YET, metadata
+from consumer.store import migrate, statements
+from consumer.store.schema import NOTHING_YET, metadata
 
 revision = "0001"
 down_revision = None
@@ -25,7 +25,7 @@ def upgrade() -> None:
     for table in metadata.sorted_tables:
         if table not in existing:
             op.execute(CreateTable(table))
-    op.execute(sql.INSERT_FIRST_ROW)
+    op.execute(statements.INSERT_FIRST_ROW)
 
 
 def downgrade() -> None:
@@ -42,5 +42,5 @@ def _is_empty() -> bool:
     if context.is_offline_mode():
         return False  # nobody knows
     connection = op.get_bind()
-    last = connection.scalar(sql.READ_LAST)
-    return last in (None, NOTHING_YET) and connection.scalar(sql.COUNT_LEDGER) == 0
+    last = connection.scalar(statements.READ_LAST)
+    return last in (None, NOTHING_YET) and connection.scalar(statements.COUNT_LEDGER) == 0

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from consumer import parse_line
-from consumer.errors import MalformedFrame
-from consumer.wire import decode
+from consumer.core.errors import MalformedFrame
+from consumer.sources.tcp.wire import decode
 
 from .helpers import DELTA_MAX, SEQ_MAX
 

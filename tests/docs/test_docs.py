@@ -120,7 +120,7 @@ def test_every_option_in_the_operations_page_exists(tmp_path: Path, environment:
 
 
 def test_the_exit_codes_in_the_operations_page_are_those_of_the_command() -> None:
-    from consumer.exits import EXIT_CODES
+    from consumer.cli.exits import EXIT_CODES
 
     page = (ROOT / "docs" / "operations.md").read_text()
     documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)}

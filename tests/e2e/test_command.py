@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url, pool
 
-from consumer import apply_event, engine, migrate, open_store
+from consumer import apply_event, open_store
+from consumer.store import migrate
+from consumer.store.databases import engine
 
 USAGE, NOT_READY, UNUSABLE, INTERRUPTED = 2, 16, 19, 130
 SECRET = "s3cr3t"

@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from consumer import apply_event, demo, open_store
-from consumer.publish import Appender
+from consumer import apply_event, open_store
+from consumer.cli import demo
+from consumer.publisher import Appender
 
 STORY = [
     "serves events 0 to 4 of its journal, one at a time, at 127.0.0.1:",

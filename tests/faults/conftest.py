@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from consumer import migrate
+from consumer.store import migrate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the scripted publisher is the other folder's
-from service.certificates import Authority
-from service.conftest import nothing_left, quick, run, serve, sqlite_store, store, store_url
-from service.databases import check_unused
+from runtime.certificates import Authority
+from runtime.conftest import nothing_left, quick, run, serve, sqlite_store, store, store_url
+from runtime.databases import check_unused
 
 __all__ = ["nothing_left", "quick", "run", "serve", "sqlite_store", "store", "store_url"]
 

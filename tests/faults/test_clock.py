@@ -5,11 +5,11 @@ import signal
 from pathlib import Path
 
 import pytest
-from service.databases import check_store
-from service.scripted import history
+from runtime.databases import check_store
+from runtime.scripted import history
 
 import consumer
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 SOURCES = [path for path in Path(consumer.__file__).parent.rglob("*.py") if not {"testing"} & set(path.parts)]
 WALL_CLOCKS = {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "now", "utcnow", "today"}

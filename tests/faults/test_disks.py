@@ -10,12 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from service.databases import check_store, read_last
-from service.scripted import history, playing, serving
+from runtime.databases import check_store, read_last
+from runtime.scripted import history, playing, serving
 
-from consumer import migrate, open_store
+from consumer import open_store
+from consumer.store import migrate
 from consumer.testing import ScriptedPublisher
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 from .disks import Disk, mounted, run
 from .traced import LINE_CLIENT

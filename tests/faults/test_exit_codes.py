@@ -7,13 +7,15 @@ import sys
 from contextlib import closing
 
 import pytest
-from service.databases import check_store, execute
-from service.scripted import history, lines, sending, serving, silence
+from runtime.databases import check_store, execute
+from runtime.scripted import history, lines, sending, serving, silence
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
-from consumer import cli, exits, migrate
-from consumer.testing.session import Session
+from consumer.cli import app as cli
+from consumer.cli import exits
+from consumer.store import migrate
+from consumer.testing.script.session import Session
 
 
 def unused_port() -> int:

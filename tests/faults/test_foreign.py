@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, closing
 from socket import create_server
 
 import pytest
-from service.certificates import Files
-from service.databases import check_store
-from service.scripted import history, lines
+from runtime.certificates import Files
+from runtime.databases import check_store
+from runtime.scripted import history, lines
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 NETCAT = shutil.which("nc.openbsd") or shutil.which("nc")

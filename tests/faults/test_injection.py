@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from service.databases import check_store
-from service.scripted import history, lines
+from runtime.databases import check_store
+from runtime.scripted import history, lines
 
-from consumer import migrate, open_store
-from consumer.publish import Appender
+from consumer import open_store
+from consumer.publisher import Appender
+from consumer.store import migrate
 
 from .durability import violations
 from .trace import Call, strace_command

@@ -6,10 +6,10 @@ import signal
 from contextlib import AsyncExitStack
 
 import pytest
-from service.databases import check_store, execute, read_last
-from service.scripted import history
+from runtime.databases import check_store, execute, read_last
+from runtime.scripted import history
 
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 COUNT = 2_000
 

@@ -10,10 +10,10 @@ import sys
 from contextlib import suppress
 
 import pytest
-from service.databases import check_store, execute
-from service.scripted import history, in_turn, serving
+from runtime.databases import check_store, execute
+from runtime.scripted import history, in_turn, serving
 
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 
 async def close(session: Session) -> None:

@@ -10,15 +10,16 @@ from typing import Any
 
 import psutil
 import pytest
-from service.conftest import Run, Serve
-from service.databases import check_store, execute, read_last
-from service.scripted import history, in_turn, serving
+from runtime.conftest import Run, Serve
+from runtime.databases import check_store, execute, read_last
+from runtime.scripted import history, in_turn, serving
 from sqlalchemy import create_engine, pool
 
-from consumer import calls, migrate
-from consumer.observe import Retrying, Stalled
-from consumer.store import Store
-from consumer.testing.session import Session
+from consumer.observe.observations import Retrying, Stalled
+from consumer.runtime import calls
+from consumer.store import migrate
+from consumer.store.transaction import Store
+from consumer.testing.script.session import Session
 
 from .server import Server
 

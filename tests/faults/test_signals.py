@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from service.databases import check_store, read_last
-from service.scripted import history, serving, silence
+from runtime.databases import check_store, read_last
+from runtime.scripted import history, serving, silence
 
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 pytestmark = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from consumer.points import Point
+from consumer.core.points import Point
 from consumer.testing import Moment
 
 ROOT = Path(__file__).parents[2]

@@ -2,10 +2,10 @@
 
 import signal
 
-from service.databases import check_store, execute
-from service.scripted import history
+from runtime.databases import check_store, execute
+from runtime.scripted import history
 
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 
 async def test_a_consumer_that_is_killed_in_mid_stream_goes_on_where_it_was(store_url, serve, start):

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from service.databases import check_store
-from service.scripted import history
+from runtime.databases import check_store
+from runtime.scripted import history
 
-from consumer import migrate
+from consumer.store import migrate
 
 from .durability import violations
 from .traced import BATCH, LINE, Mode, need_strace, run_traced, sending

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from service.scripted import playing
+from runtime.scripted import playing
 
-from consumer.events import Event
+from consumer.core.events import Event
 from consumer.testing import ScriptedPublisher
-from consumer.testing.session import Session
+from consumer.testing.script.session import Session
 
 from .trace import Call, parse, strace_command
 

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from consumer.events import DELTA_MAX, SEQ_MAX
-from consumer.wire import Ahead, Snapshot, Truncated, encode_control, encode_event
+from consumer.core.events import DELTA_MAX, SEQ_MAX
+from consumer.sources.tcp.wire import Ahead, Snapshot, Truncated, encode_control, encode_event
 
 LONG = int(os.environ.get("CONSUMER_TEST_FUZZ", "0"))
 """How many examples the long form tries of each, with other ones each time; 0 for the short form, always the same."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from consumer.events import DELTA_MAX, SEQ_MAX, Event
-from consumer.wire import Ahead, Control, Snapshot, Truncated
+from consumer.core.events import DELTA_MAX, SEQ_MAX, Event
+from consumer.sources.tcp.wire import Ahead, Control, Snapshot, Truncated
 
 LINE_BYTES_MAX = 64
 TOTAL_DIGITS = 13

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 
-from consumer.errors import MalformedFrame
-from consumer.wire import LINE_BYTES_MAX, decode, decode_acks, decode_events, encode_ack, encode_event, parse_line
-from consumer.wire import parse_resume as parse
+from consumer.core.errors import MalformedFrame
+from consumer.sources.tcp.wire import (
+    LINE_BYTES_MAX,
+    decode,
+    decode_acks,
+    decode_events,
+    encode_ack,
+    encode_event,
+    parse_line,
+)
+from consumer.sources.tcp.wire import parse_resume as parse
 
 from . import naive
 from .mutations import AWKWARD, CONTROLS, CURSORS, CUTS, LINES, MUTATIONS, SEQS, examples, mutated, pieces

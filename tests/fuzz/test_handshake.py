@@ -16,9 +16,9 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 
-from consumer.publish import Limits, Publisher
-from consumer.publish.limits import RECEIVE_BYTES
-from consumer.wire import LINE_BYTES_MAX, encode_event
+from consumer.publisher import Limits, Publisher
+from consumer.publisher.server.limits import RECEIVE_BYTES
+from consumer.sources.tcp.wire import LINE_BYTES_MAX, encode_event
 
 from . import naive
 from .mutations import CUTS, MUTATIONS, examples, mutated, pieces
@@ -58,7 +58,7 @@ class Served(logging.Handler):
             self.closed.put(record.getMessage())
 
     def __enter__(self) -> Self:
-        logger = logging.getLogger("consumer.publish")
+        logger = logging.getLogger("consumer.publisher")
         logger.addHandler(self)
         logger.setLevel(logging.INFO)
         self._loop.set_exception_handler(lambda _, context: self.faults.append(str(context)))
@@ -69,7 +69,7 @@ class Served(logging.Handler):
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(self.patience_s)
         self._loop.close()
-        logging.getLogger("consumer.publish").removeHandler(self)
+        logging.getLogger("consumer.publisher").removeHandler(self)
 
     def connect(self) -> socket.socket:
         sock = socket.create_connection(("127.0.0.1", self.publisher.port), self.patience_s)

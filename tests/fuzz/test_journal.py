@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 
-from consumer.errors import JournalUnusable
-from consumer.events import SEQ_MAX
-from consumer.publish import append, extent, files, journal
-from consumer.publish.append import Appender
-from consumer.publish.journal import Journal
-from consumer.wire import LINE_BYTES_MAX, Snapshot, encode_control, encode_event
+from consumer.core.errors import JournalUnusable
+from consumer.core.events import SEQ_MAX
+from consumer.publisher.journal import append, extent, files
+from consumer.publisher.journal import reading as journal
+from consumer.publisher.journal.append import Appender
+from consumer.publisher.journal.reading import Journal
+from consumer.sources.tcp.wire import LINE_BYTES_MAX, Snapshot, encode_control, encode_event
 
 from . import naive
 from .mutations import CUTS, DELTAS, MUTATIONS, PLACES, examples, mutated, pieces

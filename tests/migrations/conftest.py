@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer import migrate
+from consumer.store import migrate
 
 from .helpers import MIGRATIONS
 
@@ -33,7 +33,7 @@ def downgrade() -> None:
 
 @pytest.fixture
 def add_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Put a copy of the migrations with a second one behind `consumer.migrate`; gives the copy's folder."""
+    """Put a copy of the migrations with a second one behind `consumer.store.migrate`; gives the copy's folder."""
 
     def add(*statements: str) -> Path:
         folder = tmp_path / "migrations"

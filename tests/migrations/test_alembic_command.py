@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer import migrate
+from consumer.store import migrate
 
 from .helpers import ROOT, execute, picture, rows
 
@@ -83,7 +83,7 @@ def test_it_takes_another_database_from_x_before_the_environment(alembic: Run, c
 
 def test_a_new_migration_is_made_from_the_tables_and_can_be_run(alembic: Run, checkout: Path, sqlite_url: str):
     migrate.upgrade(sqlite_url)
-    schema = checkout / "consumer" / "schema.py"
+    schema = checkout / "consumer" / "store" / "schema.py"
     schema.write_text(
         schema.read_text() + '\nTable("consumer_later", metadata, Column("id", Integer, primary_key=True))\n'
     )

@@ -7,7 +7,8 @@ from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy.exc import IntegrityError
 
-from consumer import migrate, open_store, schema
+from consumer import open_store
+from consumer.store import migrate, schema
 
 from .helpers import CONTRACT, configure, execute, is_sqlite, picture, rows
 

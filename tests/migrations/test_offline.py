@@ -12,7 +12,8 @@ import pytest
 from alembic import command
 from sqlalchemy import make_url
 
-from consumer import migrate, open_store, schema
+from consumer import open_store
+from consumer.store import migrate, schema
 
 from .helpers import configure, execute, is_sqlite, picture
 

@@ -13,7 +13,9 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy.exc import DBAPIError
 
-from consumer import apply_event, errors, migrate, open_store, schema, state
+from consumer import apply_event, open_store, state
+from consumer.core import errors
+from consumer.store import migrate, schema
 
 from .helpers import (
     CONTRACT,
@@ -349,7 +351,7 @@ def test_a_migration_that_fails_half_way_leaves_everything_as_it_was(
 UPGRADE_FROM = """
 import sys
 from pathlib import Path
-from consumer import migrate
+from consumer.store import migrate
 migrate._folder = lambda: Path(sys.argv[2])
 migrate.upgrade(sys.argv[1])
 """
@@ -391,7 +393,7 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_everything_as_it_w
 
 UPGRADE_AT_ONCE = """
 import sys
-from consumer import migrate
+from consumer.store import migrate
 print("ready", flush=True)
 sys.stdin.readline()
 migrate.upgrade(sys.argv[1])

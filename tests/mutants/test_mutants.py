@@ -55,7 +55,7 @@ def test_it_is_noticed(copy: Copy, name: str) -> None:
     assert (copy.folder / breakage.file).read_text() == before
 
 
-QUICK = "tests/unit/test_events.py::test_a_delta_out_of_range_is_found"
+QUICK = "tests/core/test_events.py::test_a_delta_out_of_range_is_found"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ QUICK = "tests/unit/test_events.py::test_a_delta_out_of_range_is_found"
     ],
 )
 def test_verdicts_are_told_apart(copy: Copy, old: str, new: str, test: str, verdict: Verdict) -> None:
-    assert copy.try_one(Breakage("one of this test's", "consumer/events.py", old, new, test))[0] is verdict
+    assert copy.try_one(Breakage("one of this test's", "consumer/core/events.py", old, new, test))[0] is verdict
 
 
 @pytest.mark.parametrize(
@@ -81,4 +81,4 @@ def test_verdicts_are_told_apart(copy: Copy, old: str, new: str, test: str, verd
 )
 def test_an_entry_that_no_longer_fits_is_an_error(old: str, new: str, words: str) -> None:
     with pytest.raises(OutOfDateError, match=words):
-        Breakage("one of this test's", "consumer/events.py", old, new, QUICK).broken(ROOT)
+        Breakage("one of this test's", "consumer/core/events.py", old, new, QUICK).broken(ROOT)

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from consumer.errors import (
+from consumer.core.errors import (
     Conflict,
     CursorAhead,
     Gap,
@@ -12,7 +12,7 @@ from consumer.errors import (
     ResyncRequired,
     StoppedByForce,
 )
-from consumer.retry import TRIES
+from consumer.store.retry import TRIES
 
 from .disk import Disk
 from .network import Connection

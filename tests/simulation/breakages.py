@@ -11,16 +11,21 @@ from weakref import WeakKeyDictionary
 import pytest
 from sqlalchemy import Connection
 
-from consumer import points, retry, rule, service, session, store
-from consumer.backend import SQLite
-from consumer.events import Event, Events
-from consumer.feed import Feed
-from consumer.inbox import Inbox
-from consumer.outcome import Outcome, State
-from consumer.points import Point
-from consumer.rule import Verdict
-from consumer.service import Consumer
-from consumer.store import Store
+from consumer.core import points
+from consumer.core import verdict as rule
+from consumer.core.events import Event, Events
+from consumer.core.outcome import Outcome, State
+from consumer.core.points import Point
+from consumer.core.verdict import Verdict
+from consumer.runtime import consumer as service
+from consumer.runtime import session
+from consumer.runtime.consumer import Consumer
+from consumer.runtime.inbox import Inbox
+from consumer.sources.tcp.feed import Feed
+from consumer.store import retry
+from consumer.store import transaction as store
+from consumer.store.databases.backend import SQLite
+from consumer.store.transaction import Store
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumer import migrate
+from consumer.store import migrate
 
 FULL = 2
 """What PRAGMA synchronous says where a commit is synced."""

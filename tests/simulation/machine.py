@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
 from consumer import Retry
-from consumer.points import Point
+from consumer.core.points import Point
 from consumer.testing import Moment
 
 from .network import Break, Listening

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from consumer.points import MigrationPoint, Point
-from consumer.service import Consumer
-from consumer.store import Store
+from consumer.core.points import MigrationPoint, Point
+from consumer.runtime.consumer import Consumer
+from consumer.runtime.worker import Call
+from consumer.store.transaction import Store
 from consumer.testing import Moment
-from consumer.worker import Call
 
 from .disk import Disk
 from .network import Network

@@ -9,9 +9,9 @@ from typing import ClassVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from sqlalchemy import Connection
 
-from consumer.events import Event
-from consumer.points import MigrationPoint, Point
-from consumer.service import Consumer
+from consumer.core.events import Event
+from consumer.core.points import MigrationPoint, Point
+from consumer.runtime.consumer import Consumer
 
 from .audit import Audit
 from .network import Break, Network

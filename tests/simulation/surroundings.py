@@ -17,8 +17,10 @@ from typing import Any
 import tenacity.nap
 from sqlalchemy.exc import OperationalError
 
-from consumer import calls, feed, points
-from consumer.store import Store
+from consumer.core import points
+from consumer.runtime import calls
+from consumer.sources.tcp import feed
+from consumer.store.transaction import Store
 
 from .disk import Disk
 from .process import Process

@@ -9,7 +9,7 @@ from operator import methodcaller
 
 import pytest
 
-from consumer.points import Point
+from consumer.core.points import Point
 from consumer.testing import Moment
 
 from .breakages import ALL

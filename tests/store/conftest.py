@@ -9,8 +9,8 @@ import pytest
 import stamina
 from sqlalchemy import create_engine, inspect, make_url, pool, text
 
-from consumer import migrate, schema
-from consumer.store import Store
+from consumer.store import migrate, schema
+from consumer.store.transaction import Store
 
 from .helpers import check_nothing_is_left, connected, users
 

@@ -1,6 +1,6 @@
 """What the store's tests share: events, handlers, plain looks into a database, and the line-by-line shim as an oracle.
 
-The looks go through SQLAlchemy's own engine, not through `consumer.engine`: what is under test does not check itself.
+The looks go through SQLAlchemy's own engine, not through `consumer.store.databases.engine`: what is under test does not check itself.
 """
 
 import gc
@@ -21,11 +21,11 @@ import pytest
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, event, insert, make_url, pool
 
 import consumer
-from consumer import points
-from consumer.events import Event
+from consumer.core import points
+from consumer.core.events import Event
+from consumer.core.points import Point
 from consumer.lab import shim
-from consumer.points import Point
-from consumer.store import Store
+from consumer.store.transaction import Store
 
 ROOT = Path(consumer.__file__).resolve().parent.parent
 

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from consumer.errors import HandlerFailed
-from consumer.outcome import Outcome
-from consumer.retry import TRIES
+from consumer.core.errors import HandlerFailed
+from consumer.core.outcome import Outcome
+from consumer.store.retry import TRIES
 
 from .helpers import holding, record, stored, stream
 

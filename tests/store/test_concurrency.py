@@ -7,11 +7,11 @@ import signal
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from consumer.errors import Fenced
-from consumer.outcome import Outcome
-from consumer.points import Point
-from consumer.retry import Patience, is_busy, patience
-from consumer.store import Store
+from consumer.core.errors import Fenced
+from consumer.core.outcome import Outcome
+from consumer.core.points import Point
+from consumer.store.retry import Patience, is_busy, patience
+from consumer.store.transaction import Store
 
 from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, waiting_for, workers
 
@@ -167,10 +167,10 @@ def test_a_consumer_whose_lock_does_not_hold_is_fenced_off(postgres_url, monkeyp
 
 
 def test_a_locked_sqlite_file_is_waited_for_and_then_is_an_error_that_passes(sqlite_url, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.backend.BUSY_TIMEOUT_MS", 5)
-    monkeypatch.setattr("consumer.store.BEGIN_TRIES", 4)
+    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 5)
+    monkeypatch.setattr("consumer.store.transaction.BEGIN_TRIES", 4)
     tries: list[bool] = []
-    monkeypatch.setattr("consumer.store.is_busy", lambda error: tries.append(is_busy(error)) or tries[-1])
+    monkeypatch.setattr("consumer.store.transaction.is_busy", lambda error: tries.append(is_busy(error)) or tries[-1])
     with Store(sqlite_url) as store, Store(sqlite_url) as other:
 
         def look() -> None:
@@ -186,7 +186,7 @@ def test_a_locked_sqlite_file_is_waited_for_and_then_is_an_error_that_passes(sql
 
 
 def test_a_lock_that_is_given_back_while_it_is_waited_for_is_taken(sqlite_url, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.backend.BUSY_TIMEOUT_MS", 5)
+    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 5)
     with Store(sqlite_url) as store, Store(sqlite_url) as other:
         blocker = other._begin()
 
@@ -194,6 +194,6 @@ def test_a_lock_that_is_given_back_while_it_is_waited_for_is_taken(sqlite_url, m
             blocker.rollback()
             return is_busy(error)
 
-        monkeypatch.setattr("consumer.store.is_busy", busy)
+        monkeypatch.setattr("consumer.store.transaction.is_busy", busy)
         assert store.apply(stream(3)) == Outcome(3, 3, 2, None)
     assert rows(sqlite_url, "SELECT last FROM checkpoint") == [(2,)]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from consumer.errors import HandlerFailed
-from consumer.outcome import Outcome
-from consumer.points import Point
-from consumer.store import Store
+from consumer.core.errors import HandlerFailed
+from consumer.core.outcome import Outcome
+from consumer.core.points import Point
+from consumer.store.transaction import Store
 
 from .helpers import POINTS, at, holding, record, run_worker, stored, stream
 

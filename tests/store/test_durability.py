@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, make_url
 
-from consumer.backend import SQLite
-from consumer.errors import SyncFailed, UnsafeDurability
-from consumer.outcome import Outcome
-from consumer.points import Point
-from consumer.retry import Patience, patience
-from consumer.store import Store
+from consumer.core.errors import SyncFailed, UnsafeDurability
+from consumer.core.outcome import Outcome
+from consumer.core.points import Point
+from consumer.store.databases.backend import SQLite
+from consumer.store.retry import Patience, patience
+from consumer.store.transaction import Store
 
 from .helpers import at, execute, holding, on_connect, record, rows, stored, stream, waiting_for, workers
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from consumer.events import Events
-from consumer.store import Store
+from consumer.core.events import Events
+from consumer.store.transaction import Store
 
 from .helpers import SEQ_MAX, LineByLine, connected, facts, record, stored
 

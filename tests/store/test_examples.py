@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from consumer.errors import HandlerFailed, Retry
-from consumer.outcome import Outcome
-from consumer.store import Store
+from consumer.core.errors import HandlerFailed, Retry
+from consumer.core.outcome import Outcome
+from consumer.store.transaction import Store
 
 from .helpers import ROOT, Stored, check_nothing_is_left, execute, holding, rows, stored, stream
 

@@ -11,10 +11,10 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from consumer.outcome import Outcome
-from consumer.points import Point
-from consumer.retry import Patience, patience
-from consumer.store import Store
+from consumer.core.outcome import Outcome
+from consumer.core.points import Point
+from consumer.store.retry import Patience, patience
+from consumer.store.transaction import Store
 
 from .helpers import (
     Running,

@@ -12,11 +12,11 @@ from sqlalchemy import Connection, bindparam, insert, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from consumer.errors import HandlerFailed, Retry
-from consumer.handlers import Handler, check_handler
-from consumer.outcome import Outcome
-from consumer.points import Point
-from consumer.store import Store
+from consumer.core.errors import HandlerFailed, Retry
+from consumer.core.outcome import Outcome
+from consumer.core.points import Point
+from consumer.store.handlers import Handler, check_handler
+from consumer.store.transaction import Store
 
 from .helpers import Stored, at, execute, holding, is_sqlite, on_connect, record, rows, seen, stored, stream
 

@@ -5,10 +5,10 @@ import threading
 import pytest
 from sqlalchemy import text
 
-from consumer.errors import StoppedByForce
-from consumer.outcome import Outcome
-from consumer.retry import Patience, patience
-from consumer.store import Store
+from consumer.core.errors import StoppedByForce
+from consumer.core.outcome import Outcome
+from consumer.store.retry import Patience, patience
+from consumer.store.transaction import Store
 
 from .helpers import Running, holding, is_sqlite, on_connect, record, rows, stored, stream, waiting_for
 
@@ -101,7 +101,7 @@ def test_what_was_committed_before_the_interruption_is_said(store, url, began, p
 
 
 def test_waiting_for_another_consumers_lock_is_interrupted(url, patience_s, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.backend.BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 20)
     with Store(url) as store, Store(url) as other:
         store.resume()
         held = other._begin()

@@ -3,11 +3,11 @@
 import pytest
 
 from consumer import Conflict, Gap
-from consumer.errors import NotReady
-from consumer.events import Events
-from consumer.outcome import Outcome, State
-from consumer.points import Point
-from consumer.store import Store
+from consumer.core.errors import NotReady
+from consumer.core.events import Events
+from consumer.core.outcome import Outcome, State
+from consumer.core.points import Point
+from consumer.store.transaction import Store
 
 from .helpers import SEQ_MAX, at, execute, holding, record, rows, stored, stream
 

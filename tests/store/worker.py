@@ -12,10 +12,10 @@ import sys
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, insert
 
-from consumer import points
-from consumer.points import Point
-from consumer.retry import Patience, patience
-from consumer.store import Store
+from consumer.core import points
+from consumer.core.points import Point
+from consumer.store.retry import Patience, patience
+from consumer.store.transaction import Store
 
 users = MetaData()
 seen = Table("seen", users, Column("seq", Integer, primary_key=True, autoincrement=False), Column("delta", Integer))

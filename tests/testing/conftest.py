@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import stamina
 
-from consumer import migrate
-from consumer.store import Store
+from consumer.store import migrate
+from consumer.store.transaction import Store
 
 
 def children() -> set[str]:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from consumer import migrate, points
-from consumer.errors import NotReady
-from consumer.points import MigrationPoint, Point
-from consumer.service import Consumer
-from consumer.store import Store
+from consumer.core import points
+from consumer.core.errors import NotReady
+from consumer.core.points import MigrationPoint, Point
+from consumer.runtime.consumer import Consumer
+from consumer.store import migrate
+from consumer.store.transaction import Store
 from consumer.testing import Moment, ScriptedPublisher, Serve, crash_at
-from consumer.testing.syscalls import can_die_in_calls, die_in_next
+from consumer.testing.proof.syscalls import can_die_in_calls, die_in_next
 
 from .handlers import sales
 
@@ -33,7 +34,7 @@ def noop(connection, events) -> None:
 
 def test_unused_they_are_the_plain_function_and_afterwards_again(sqlite_store) -> None:
     plain = points.reach
-    assert plain.__module__ == "consumer.points"
+    assert plain.__module__ == "consumer.core.points"
     with crash_at(Point.AFTER_TOTAL, OSError), crash_at("before_commit", OSError):
         assert points.reach is not plain
     assert points.reach is plain

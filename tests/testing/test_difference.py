@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.testing.difference import SHOWN_CHARS_MAX, describe
+from consumer.testing.proof.difference import SHOWN_CHARS_MAX, describe
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 
 import consumer
-from consumer.testing import MigrationPoint, Moment, Point, steps
+from consumer.testing import MigrationPoint, Moment, Point
+from consumer.testing.script import steps
 
 ROOT = Path(consumer.__file__).parent.parent
 LIMIT_S = 120

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, inspect, text
 
-from consumer import migrate, schema
-from consumer.engine import make_short_engine
-from consumer.points import Point
+from consumer.core.points import Point
+from consumer.store import migrate, schema
+from consumer.store.databases.engine import make_short_engine
 from consumer.testing import Moment, assert_exactly_once
-from consumer.testing.databases import Database, read_tables
-from consumer.testing.proof import FAILURES, _target
-from consumer.testing.runs import Runner
-from consumer.testing.syscalls import can_die_in_calls
+from consumer.testing.proof.databases import Database, read_tables
+from consumer.testing.proof.proof import FAILURES, _target
+from consumer.testing.proof.runs import Runner
+from consumer.testing.proof.syscalls import can_die_in_calls
 
 from . import handlers
 
@@ -144,12 +144,12 @@ def test_numbers_that_a_sequence_gives_are_not_compared_on_postgresql(postgres_u
 
 
 def test_a_table_too_large_for_a_test_is_refused(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumer.testing.databases.ROWS_MAX", 2)
+    monkeypatch.setattr("consumer.testing.proof.databases.ROWS_MAX", 2)
     query(sqlite_url, "CREATE TABLE large (a)")
     query(sqlite_url, "INSERT INTO large VALUES (1), (2), (3)")
     with pytest.raises(ValueError, match="large has more than 2 rows"), make_short_engine(sqlite_url).connect() as con:
         read_tables(con)
-    monkeypatch.setattr("consumer.testing.databases.BYTES_MAX", 1000)
+    monkeypatch.setattr("consumer.testing.proof.databases.BYTES_MAX", 1000)
     with pytest.raises(ValueError, match="bytes"), Database(sqlite_url, None, None):
         pass
 

@@ -8,8 +8,8 @@ import pytest
 import trustme
 
 from consumer import TLS, Consumer
-from consumer.errors import Conflict, CursorAhead, Gap, MalformedFrame, ResyncRequired
-from consumer.observe import Disconnected, Retrying
+from consumer.core.errors import Conflict, CursorAhead, Gap, MalformedFrame, ResyncRequired
+from consumer.observe.observations import Disconnected, Retrying
 from consumer.testing import (
     Acked,
     Ahead,

@@ -6,9 +6,9 @@ python victim.py URL POINT
 import signal
 import sys
 
-from consumer import migrate
-from consumer.points import MigrationPoint
-from consumer.store import Store
+from consumer.core.points import MigrationPoint
+from consumer.store import migrate
+from consumer.store.transaction import Store
 from consumer.testing import crash_at
 
 EVENTS = [(seq, seq - 3) for seq in range(6)]

@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 from sqlalchemy import create_engine, pool
 
-from consumer import migrate
-from consumer.publish import Appender
+from consumer.publisher import Appender
+from consumer.store import migrate
 from tests.conftest import started_postgres
 from tests.faults.server import Server
 

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
-from consumer import cli, points, service
-from consumer.points import MigrationPoint, Point
-from consumer.publish import Appender
+from consumer.cli import app as cli
+from consumer.core import points
+from consumer.core.points import MigrationPoint, Point
+from consumer.publisher import Appender
+from consumer.runtime import consumer as service
+from consumer.sources.tcp.wire import decode_acks, parse_resume
 from consumer.testing import Moment, crash_at
-from consumer.wire import decode_acks, parse_resume
 from tests.faults.proxy import Fault, Hear, Proxy
 
 from .board import Board, Slot

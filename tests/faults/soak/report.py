@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from consumer.points import Point
+from consumer.core.points import Point
 from consumer.testing import Moment
 
 SAY_S = 10.0

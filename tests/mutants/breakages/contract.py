@@ -3,7 +3,11 @@
 from tests.mutants.breakage import Breakage
 
 SHIM, SESSION = "consumer/lab/shim.py", "consumer/lab/session.py"
-MIGRATE, FIRST, ENV = "consumer/migrate.py", "migrations/versions/0001_checkpoint_and_ledger.py", "migrations/env.py"
+MIGRATE, FIRST, ENV = (
+    "consumer/store/migrate.py",
+    "migrations/versions/0001_checkpoint_and_ledger.py",
+    "migrations/env.py",
+)
 
 APPLY = "tests/contract/test_apply_event.py"
 OPEN = "tests/contract/test_open_store.py"
@@ -142,7 +146,7 @@ BREAKAGES = (
     Breakage(
         "a store that lost its cursor is made anew",
         MIGRATE,
-        "or connection.execute(sql.READ_STATE).first() is None:",
+        "or connection.execute(statements.READ_STATE).first() is None:",
         "or connection is None:",
         "tests/e2e/test_command.py::test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew",
     ),

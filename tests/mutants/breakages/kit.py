@@ -2,8 +2,8 @@
 
 from tests.mutants.breakage import Breakage
 
-PROOF, CRASH, CHILD = "consumer/testing/proof.py", "consumer/testing/crash.py", "consumer/testing/child.py"
-STEPS, SESSION = "consumer/testing/steps.py", "consumer/testing/session.py"
+PROOF, CRASH, CHILD = "consumer/testing/proof/proof.py", "consumer/testing/crash.py", "consumer/testing/proof/child.py"
+STEPS, SESSION = "consumer/testing/script/steps.py", "consumer/testing/script/session.py"
 
 OF_PROOF = "tests/testing/test_proof.py"
 OF_CRASH = "tests/testing/test_crash.py"
@@ -92,15 +92,15 @@ BREAKAGES = (
     Breakage(
         "every run of pytest loads SQLAlchemy",
         "consumer/__init__.py",
-        "from consumer import lazy\n",
-        "from consumer import lazy, schema as _schema\n",
-        "tests/unit/test_lazy.py::test_the_plugin_of_every_pytest_run_loads_nothing_but_itself",
+        "from consumer.core import lazy\n",
+        "from consumer.core import lazy\nfrom consumer.store import schema as _schema\n",
+        "tests/core/test_lazy.py::test_the_plugin_of_every_pytest_run_loads_nothing_but_itself",
     ),
     Breakage(
         "nobody who looks around sees the package's names",
-        "consumer/lazy.py",
-        "lambda: sorted({*found, *names})",
+        "consumer/core/lazy.py",
+        "lambda: sorted({*found, *names, *modules})",
         "lambda: sorted(found)",
-        "tests/unit/test_lazy.py::test_whoever_looks_around_sees_every_name",
+        "tests/core/test_lazy.py::test_whoever_looks_around_sees_every_name",
     ),
 )

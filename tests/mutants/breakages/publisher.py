@@ -2,16 +2,28 @@
 
 from tests.mutants.breakage import Breakage
 
-APPEND, JOURNAL, EXTENT = "consumer/publish/append.py", "consumer/publish/journal.py", "consumer/publish/extent.py"
-SESSION, SERVER, SOURCE = "consumer/publish/session.py", "consumer/publish/server.py", "consumer/publish/source.py"
-CHANNEL, FILES, INTAKE = "consumer/publish/channel.py", "consumer/publish/files.py", "consumer/publish/intake.py"
-REPAIR = "consumer/publish/repair.py"
+APPEND, JOURNAL, EXTENT = (
+    "consumer/publisher/journal/append.py",
+    "consumer/publisher/journal/reading.py",
+    "consumer/publisher/journal/extent.py",
+)
+SESSION, SERVER, SOURCE = (
+    "consumer/publisher/server/session.py",
+    "consumer/publisher/server/publisher.py",
+    "consumer/publisher/server/followed.py",
+)
+CHANNEL, FILES, INTAKE = (
+    "consumer/publisher/server/channel.py",
+    "consumer/publisher/journal/files.py",
+    "consumer/publisher/journal/intake.py",
+)
+REPAIR = "consumer/publisher/journal/repair.py"
 
-OF_APPEND = "tests/publish/test_append.py"
-OF_REPAIR = "tests/publish/test_repair.py"
-OF_JOURNAL = "tests/publish/test_journal.py"
-OF_EXTENT = "tests/publish/test_extent.py"
-OF_SERVER = "tests/publish/test_server.py"
+OF_APPEND = "tests/publisher/test_append.py"
+OF_REPAIR = "tests/publisher/test_repair.py"
+OF_JOURNAL = "tests/publisher/test_journal.py"
+OF_EXTENT = "tests/publisher/test_extent.py"
+OF_SERVER = "tests/publisher/test_server.py"
 
 BREAKAGES = (
     # Durable before it is reported, durable before it is sent.
@@ -126,7 +138,7 @@ BREAKAGES = (
         INTAKE,
         "number_deltas(buffer, appender.head + 1)",
         "number_deltas(buffer, max(appender.head, 0))",
-        "tests/publish/test_intake.py::test_bare_deltas_go_on_with_the_next_number",
+        "tests/publisher/test_intake.py::test_bare_deltas_go_on_with_the_next_number",
     ),
     # Which lines count.
     Breakage(

@@ -2,16 +2,21 @@
 
 from tests.mutants.breakage import Breakage
 
-SERVICE, SESSION, CALLS = "consumer/service.py", "consumer/session.py", "consumer/calls.py"
-FEED, INBOX = "consumer/feed.py", "consumer/inbox.py"
-WORKER, RETRY, TLS, STREAMS = "consumer/worker.py", "consumer/retry.py", "consumer/tls.py", "consumer/streams.py"
+SERVICE, SESSION, CALLS = "consumer/runtime/consumer.py", "consumer/runtime/session.py", "consumer/runtime/calls.py"
+FEED, INBOX = "consumer/sources/tcp/feed.py", "consumer/runtime/inbox.py"
+WORKER, RETRY, TLS, STREAMS = (
+    "consumer/runtime/worker.py",
+    "consumer/store/retry.py",
+    "consumer/sources/tcp/tls.py",
+    "consumer/sources/tcp/streams.py",
+)
 
-CONSUMING = "tests/service/test_consuming.py"
-SUPERVISION = "tests/service/test_supervision.py"
-STOPPING = "tests/service/test_stopping.py"
-BOUNDS = "tests/service/test_bounds.py"
-OF_RETRY = "tests/unit/test_retry.py"
-OF_INBOX = "tests/unit/test_inbox.py"
+CONSUMING = "tests/runtime/test_consuming.py"
+SUPERVISION = "tests/runtime/test_supervision.py"
+STOPPING = "tests/runtime/test_stopping.py"
+BOUNDS = "tests/runtime/test_bounds.py"
+OF_RETRY = "tests/store/test_retry.py"
+OF_INBOX = "tests/runtime/test_inbox.py"
 
 BREAKAGES = (
     # Commit before ACK.
@@ -271,18 +276,18 @@ BREAKAGES = (
         TLS,
         "            context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
         "            context.check_hostname = False; context.verify_mode = ssl.CERT_NONE\n",
-        "tests/service/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
+        "tests/runtime/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
     ),
     Breakage(
         "any name in the certificate will do",
         TLS,
         "            context.minimum_version = ssl.TLSVersion.TLSv1_2\n",
         "            context.check_hostname = False\n",
-        "tests/service/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
+        "tests/runtime/test_tls.py::test_a_certificate_that_is_not_accepted_is_final",
     ),
     Breakage(
         "a process ends with the exit code of another error",
-        "consumer/exits.py",
+        "consumer/cli/exits.py",
         "    errors.Conflict: 10,\n",
         "    errors.Conflict: 1,\n",
         "tests/faults/test_exit_codes.py::test_an_answer_that_cannot_be_consumed",

@@ -2,8 +2,12 @@
 
 from tests.mutants.breakage import Breakage
 
-STORE, BACKEND, HANDLERS = "consumer/store.py", "consumer/backend.py", "consumer/handlers.py"
-ENGINE, RULE, SQL = "consumer/engine.py", "consumer/rule.py", "consumer/sql.py"
+STORE, BACKEND, HANDLERS = (
+    "consumer/store/transaction.py",
+    "consumer/store/databases/backend.py",
+    "consumer/store/handlers.py",
+)
+ENGINE, RULE, SQL = "consumer/store/databases/engine.py", "consumer/core/verdict.py", "consumer/store/statements.py"
 
 CRASH_POINTS = "tests/store/test_crash_points.py"
 CONCURRENCY = "tests/store/test_concurrency.py"
@@ -75,8 +79,8 @@ BREAKAGES = (
     Breakage(
         "PostgreSQL: no lock, two consumers judge by the same cursor",
         STORE,
-        "compiled(sql.READ_STATE.with_for_update())",
-        "compiled(sql.READ_STATE)",
+        "compiled(statements.READ_STATE.with_for_update())",
+        "compiled(statements.READ_STATE)",
         f"{CONCURRENCY}::test_the_second_waits_for_the_first_and_finds_its_events_there",
     ),
     Breakage(
@@ -148,14 +152,14 @@ BREAKAGES = (
         RULE,
         "valid.continue_after(last):",
         "valid.seqs[:1] == [last + 1]:",
-        "tests/unit/test_rule.py::test_a_batch_ends_before_the_first_event_that_is_wrong",
+        "tests/core/test_verdict.py::test_a_batch_ends_before_the_first_event_that_is_wrong",
     ),
     Breakage(
         "an event that comes twice in one batch is a conflict",
         RULE,
         "            ledger[seq] = delta\n",
         "",
-        "tests/unit/test_rule.py::test_a_batch_ends_before_the_first_event_that_is_wrong",
+        "tests/core/test_verdict.py::test_a_batch_ends_before_the_first_event_that_is_wrong",
     ),
     Breakage(
         "the event at the cursor itself is looked up nowhere",
@@ -361,6 +365,6 @@ BREAKAGES = (
         ENGINE,
         '["password", "sslpassword"]',
         '["sslpassword"]',
-        "tests/unit/test_engine.py::test_a_password_is_not_shown_wherever_it_stands",
+        "tests/store/databases/test_engine.py::test_a_password_is_not_shown_wherever_it_stands",
     ),
 )

@@ -2,11 +2,11 @@
 
 from tests.mutants.breakage import Breakage
 
-WIRE, EVENTS, HISTORY = "consumer/wire.py", "consumer/events.py", "consumer/history.py"
+WIRE, EVENTS, HISTORY = "consumer/sources/tcp/wire.py", "consumer/core/events.py", "consumer/core/history.py"
 
 PARSE_LINE = "tests/contract/test_parse_line.py"
 DECODE = "tests/contract/test_decode.py"
-OF_WIRE = "tests/unit/test_wire.py"
+OF_WIRE = "tests/sources/tcp/test_wire.py"
 REPLAY = "tests/contract/test_replay.py"
 
 BREAKAGES = (
@@ -85,7 +85,7 @@ BREAKAGES = (
         EVENTS,
         "or min(deltas) < -DELTA_MAX or",
         "or min(deltas) < -DELTA_MAX - 1 or",
-        "tests/unit/test_events.py::test_a_delta_out_of_range_is_found",
+        "tests/core/test_events.py::test_a_delta_out_of_range_is_found",
     ),
     Breakage(
         "True is an event's number",

@@ -1,0 +1,131 @@
+"""The user's handler: what it is, how it is called inside the store's transaction, and how its failures are told apart.
+
+A handler must not end the transaction that it is called in. SQLAlchemy's commit is refused, on SQLite every statement
+that would end it too (`backend.py`), and whatever slips through is found when the savepoint around it is released.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeAlias
+
+from sqlalchemy import Connection, NestedTransaction
+
+from consumer.core.errors import HandlerFailed
+from consumer.core.events import Event, Events
+from consumer.core.outcome import State
+from consumer.store.databases.backend import IN_HANDLER
+from consumer.store.retry import Patience, is_passing_database_failure, patience
+
+Handler: TypeAlias = Callable[[Connection, list[Event]], None]
+"""`handler(connection, events)`: a user's own changes, in the store's transaction, for new events only."""
+
+
+_ENDED = (
+    "a handler must leave its transaction as it was: no commit, rollback or close, no savepoint left open, no "
+    "database error passed over outside a savepoint of its own"
+)
+
+
+def check_handler(handler: Handler) -> None:
+    """Raise `TypeError` for a handler that cannot be one: it runs in a thread, inside a transaction."""
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - to look inside
+    if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+        raise TypeError(f"a handler is a plain function handler(connection, events), not {handler!r}")
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):
+        return  # one written in C may have none
+    try:
+        signature.bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"a handler is called as handler(connection, events): {error}") from error
+
+
+class HandlerRaised(Exception):
+    """A handler failed on some events, for a reason that is no failure of the database.
+
+    Attributes:
+        before: where the store stood before them.
+        seq: the first of them.
+        cause: what was raised.
+        ended: the handler has ended the transaction, so that what it did may be committed.
+    """
+
+    def __init__(self, before: State, events: Events, cause: BaseException, *, ended: bool) -> None:
+        super().__init__(before)
+        self.before = before
+        self.seq = events[0][0]
+        self.cause = cause
+        self.ended = ended
+
+    def as_result(self) -> HandlerFailed:
+        """Give what the user gets to see."""
+        reason = type(self.cause).__name__
+        with suppress(Exception):  # a user's own error, which may be unable to say anything
+            reason = " ".join(f"{reason}: {self.cause}".split())
+        failed = HandlerFailed(self.seq, reason)
+        failed.__cause__ = self.cause
+        return failed
+
+
+def may_pass(error: Exception) -> bool:
+    """Say whether trying again may help, and hides nothing."""
+    return isinstance(error, HandlerRaised) and not error.ended
+
+
+def call_inside_savepoint(handler: Handler, connection: Connection, before: State, new: Events) -> None:
+    """Call a handler inside a savepoint: its release proves that the transaction is still the one that was begun.
+
+    Raises:
+        HandlerRaised: the handler failed, or ended the transaction.
+        Exception: what passes by itself: `Retry`, or a failure of the database or of a connection.
+    """
+    savepoint = connection.begin_nested()
+    info = connection.info
+    info[IN_HANDLER] = True
+    try:
+        _call(handler, connection, list(new))
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # Ctrl-C; in another thread it can only be the handler's own
+        if is_passing_database_failure(error):
+            raise  # it may have ended the transaction by itself
+        ended = not _ends(savepoint, savepoint.rollback)
+        if patience(error) is Patience.FOREVER and not ended:
+            raise
+        raise HandlerRaised(before, new, error, ended=ended) from error
+    finally:
+        info[IN_HANDLER] = False
+    if not _ends(savepoint, savepoint.commit) or connection.info is not info:  # another one where it was detached
+        raise HandlerRaised(before, new, RuntimeError(_ENDED), ended=True)
+
+
+def _call(handler: Callable[[Connection, list[Event]], object], connection: Connection, new: list[Event]) -> None:
+    result = handler(connection, new)
+    if inspect.iscoroutine(result):
+        result.close()
+    if result is not None:
+        raise TypeError(f"a handler returns None, not {type(result).__name__}; it is a plain function")
+
+
+def _ends(savepoint: NestedTransaction, end: Callable[[], None]) -> bool:
+    """Release a savepoint or go back to it, and say whether it was still there."""
+    if not savepoint.is_active:
+        return False
+    try:
+        end()
+    except Exception as error:
+        if patience(error) is Patience.FOREVER:
+            raise
+        return False
+    return True
+
+
+def refuse_to_commit(connection: Connection) -> None:
+    """Refuse a commit inside a handler; a listener of SQLAlchemy's `commit` event."""
+    if connection.info.get(IN_HANDLER, False):
+        raise RuntimeError("a handler must not commit: the store commits its changes together with the cursor")

@@ -1,0 +1,1 @@
+"""A publisher that follows a script, for tests of a consumer."""
