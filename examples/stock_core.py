@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, Integer, MetaData, Table, insert, sel
 
 from consumer import Consumer, Event, Store
 from consumer.store import migrate
-from consumer.store.databases.engine import make_engine
+from consumer.store.databases.choice import make_engine
 
 metadata = MetaData()
 stock = Table(

@@ -11,7 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from consumer import Consumer, Event, Store
 from consumer.store import migrate
-from consumer.store.databases.engine import make_engine
+from consumer.store.databases.choice import make_engine
 
 
 class Base(DeclarativeBase):

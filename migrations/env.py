@@ -1,7 +1,8 @@
 """What Alembic runs: one transaction, under a lock, over the tables of `consumer.store.schema` and no others.
 
-The database is that of `-x url=…`, else of the environment variable CONSUMER_DB, else of `alembic.ini`. The library and
-the command line come through here too (`consumer/store/migrate.py`).
+The database is that of `-x url=…`, else of the environment variable CONSUMER_DB, else of `alembic.ini`; the names of
+the tables go by `-x prefix=…` and `-x schema=…`, else by CONSUMER_PREFIX and CONSUMER_SCHEMA. The library and the
+command line come through here too (`consumer/store/migrate.py`).
 """
 
 import os
@@ -18,30 +19,36 @@ from consumer.core import points
 from consumer.core.errors import ConsumerError
 from consumer.core.points import MigrationPoint
 from consumer.store import migrate
-from consumer.store.databases.engine import make_short_engine, parse_url
-from consumer.store.schema import VERSION_TABLE, comparable_metadata, metadata
+from consumer.store.databases.choice import make_short_engine
+from consumer.store.databases.url import parse_url
+from consumer.store.schema import Tables
+
+X = context.get_x_argument(as_dictionary=True)
+NAMES = migrate.Names(
+    X.get("prefix") or os.environ.get("CONSUMER_PREFIX", ""), X.get("schema") or os.environ.get("CONSUMER_SCHEMA")
+)
 
 
 def _url() -> str:
-    given = context.get_x_argument(as_dictionary=True).get("url") or os.environ.get("CONSUMER_DB")
+    given = X.get("url") or os.environ.get("CONSUMER_DB")
     return given or context.config.get_main_option("sqlalchemy.url")
 
 
 def _is_ours(name: str, type_: str, _parents: object) -> bool:
     """Compare our tables alone: what else is in the database belongs to somebody else."""
-    return type_ != "table" or name in metadata.tables
+    return type_ != "table" or name in TABLES.metadata.tables
 
 
 def _drop_version_table_at_base(*, ctx: MigrationContext, heads: set[str], **_: object) -> None:
     """Leave nothing behind where the store is gone: Alembic itself would keep its table."""
     if not heads:
-        ctx.execute(DropTable(Table(VERSION_TABLE, MetaData())))
+        ctx.execute(DropTable(Table(TABLES.version.name, MetaData())))
 
 
 def _configure(dialect_name: str, **how: object) -> None:
     context.configure(
-        target_metadata=metadata if dialect_name == "sqlite" else comparable_metadata(),
-        version_table=VERSION_TABLE,
+        target_metadata=TABLES.metadata if dialect_name == "sqlite" else TABLES.comparable_metadata(),
+        version_table=TABLES.version.name,
         include_name=_is_ours,
         on_version_apply=_drop_version_table_at_base,
         transactional_ddl=True,
@@ -53,6 +60,8 @@ def _run_offline() -> None:
     url = parse_url(_url())
     _configure(url.get_backend_name(), url=url, literal_binds=True, dialect_opts={"paramstyle": "named"})
     with context.begin_transaction():
+        if NAMES.schema is not None:
+            context.execute(migrate.search_path(NAMES.schema))
         context.run_migrations()
 
 
@@ -64,10 +73,14 @@ def _run_online() -> None:
     with make_short_engine(_url()).begin() as connection:
         event.listen(connection, "before_cursor_execute", _reach_statement)
         migrate.lock(connection)
+        migrate.enter_schema(connection, NAMES.schema)
         _configure(connection.dialect.name, connection=connection)
         context.run_migrations()
         points.reach(MigrationPoint.BEFORE_COMMIT)
 
+
+TABLES = Tables(NAMES.prefix)
+context.config.attributes["names"] = NAMES
 
 if context.config.config_file_name is not None:
     fileConfig(context.config.config_file_name, disable_existing_loggers=False)

@@ -34,9 +34,9 @@ from consumer.observe.observations import logger
 from consumer.runtime.consumer import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
 from consumer.sources.tcp.tls import TLS
 from consumer.store import migrate
-from consumer.store.databases.engine import parse_url, show_url
+from consumer.store.databases.choice import is_busy, is_database_error
+from consumer.store.databases.url import parse_url, show_url
 from consumer.store.handlers import Handler
-from consumer.store.retry import is_busy, is_database_error
 from consumer.store.transaction import Store
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consumer.core import errors
 from consumer.core.words import one_line
-from consumer.store.retry import is_database_error
+from consumer.store.databases.choice import is_database_error
 
 UNEXPECTED = 1
 USAGE = 2

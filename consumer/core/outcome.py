@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from consumer.core.errors import SchemaMismatch
 from consumer.core.events import SEQ_MAX, is_integer
@@ -46,3 +46,7 @@ class Outcome:
     last: int
     error: Exception | None
     total: int = field(default=0, compare=False)
+
+    def followed_by(self, other: Outcome) -> Outcome:
+        """Put what became of the next events behind this."""
+        return replace(other, acked=self.acked + other.acked, new=self.new + other.new)

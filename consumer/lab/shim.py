@@ -1,7 +1,7 @@
 """Steps 2, 3 and 5 of the contract: a store in one SQLite file, on a plain `sqlite3` connection.
 
-The definitions and statements are those of `schema.py` and `sql.py`, compiled once to SQLite's text; the verdict is
-that of `rule.py`. What is here is the transaction around them.
+The definitions and statements are those of `store/schema.py` and `store/statements.py`, compiled once to SQLite's text;
+the verdict is that of `core/verdict.py`. What is here is the transaction around them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sqlalchemy.sql import ClauseElement
 from consumer.core.events import check_event
 from consumer.core.verdict import Verdict, judge
 from consumer.sources.tcp.wire import encode_ack, parse_line
-from consumer.store import schema, statements
 from consumer.store.databases import durable
-from consumer.store.schema import FoundColumn
+from consumer.store.schema import CONTRACT, FoundColumn, difference
+from consumer.store.statements import Statements
 
 BUSY_TIMEOUT_S = 1
 """How long a statement waits for another connection's lock; the contract's number."""
@@ -33,17 +33,24 @@ Fault: TypeAlias = Callable[[], object]
 """What `apply_event` calls in the middle of its transaction, for tests; what it returns is ignored."""
 
 
+_MAIN = "main"
+"""Each table is named with its schema, so that a temporary table of the same name is never meant."""
+
+
 def _text(clause: ClauseElement) -> str:
-    return str(clause.compile(dialect=sqlite.dialect(paramstyle="named")))
+    dialect = sqlite.dialect(paramstyle="named")
+    return str(clause.compile(dialect=dialect, schema_translate_map={None: _MAIN}, render_schema_translate=True))
 
 
-_CREATE = [_text(CreateTable(table, if_not_exists=True)) for table in schema.metadata.sorted_tables]
-_INSERT_FIRST_ROW = _text(statements.INSERT_FIRST_ROW)
-_READ_STATE = _text(statements.READ_STATE)
-_READ_DELTA = _text(statements.READ_DELTA)
-_INSERT_EVENT = _text(statements.INSERT_EVENT)
-_ADD_TO_TOTAL = _text(statements.ADD_TO_TOTAL)
-_MOVE_CURSOR = _text(statements.MOVE_CURSOR)
+_TABLES = CONTRACT.metadata.sorted_tables
+_STATEMENTS = Statements(CONTRACT)
+_CREATE = [_text(CreateTable(table, if_not_exists=True)) for table in _TABLES]
+_INSERT_FIRST_ROW = _text(_STATEMENTS.insert_first_row)
+_READ_STATE = _text(_STATEMENTS.read_state)
+_READ_DELTA = _text(_STATEMENTS.read_delta)
+_INSERT_EVENT = _text(_STATEMENTS.insert_event)
+_ADD_TO_TOTAL = _text(_STATEMENTS.add_to_total)
+_MOVE_CURSOR = _text(_STATEMENTS.move_cursor)
 
 
 def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
@@ -73,17 +80,17 @@ def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
 
 def _is_ready(con: sqlite3.Connection) -> bool:
     """Look without a write lock, so that a store in use can be opened."""
-    tables_are_there = [_has_table(con, table) for table in schema.metadata.sorted_tables]
+    tables_are_there = [_has_table(con, table) for table in _TABLES]
     return all(tables_are_there) and _fetch(con, _READ_STATE) is not None
 
 
 def _has_table(con: sqlite3.Connection, table: Table) -> bool:
-    cursor = con.execute(f"PRAGMA table_info({table.name})")
+    cursor = con.execute(f"PRAGMA {_MAIN}.table_info({table.name})")
     cursor.row_factory = None
     found = [FoundColumn(name, type_, bool(key)) for _, name, type_, _, _, key in cursor.fetchall()]
     if not found:
         return False
-    problem = schema.difference(table, found, sqlite=True)
+    problem = difference(table, found, sqlite=True)
     if problem is not None:
         raise sqlite3.DatabaseError(problem)
     return True

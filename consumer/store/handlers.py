@@ -17,8 +17,9 @@ from sqlalchemy import Connection, NestedTransaction
 from consumer.core.errors import HandlerFailed
 from consumer.core.events import Event, Events
 from consumer.core.outcome import State
-from consumer.store.databases.backend import IN_HANDLER
-from consumer.store.retry import Patience, is_passing_database_failure, patience
+from consumer.store.databases.base import IN_HANDLER, Cause
+from consumer.store.databases.choice import cause_of
+from consumer.store.retry import Patience, patience
 
 Handler: TypeAlias = Callable[[Connection, list[Event]], None]
 """`handler(connection, events)`: a user's own changes, in the store's transaction, for new events only."""
@@ -72,11 +73,6 @@ class HandlerRaised(Exception):
         return failed
 
 
-def may_pass(error: Exception) -> bool:
-    """Say whether trying again may help, and hides nothing."""
-    return isinstance(error, HandlerRaised) and not error.ended
-
-
 def call_inside_savepoint(handler: Handler, connection: Connection, before: State, new: Events) -> None:
     """Call a handler inside a savepoint: its release proves that the transaction is still the one that was begun.
 
@@ -92,7 +88,7 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise  # Ctrl-C; in another thread it can only be the handler's own
-        if is_passing_database_failure(error):
+        if cause_of(error) is Cause.PASSING:
             raise  # it may have ended the transaction by itself
         ended = not _ends(savepoint, savepoint.rollback)
         if patience(error) is Patience.FOREVER and not ended:

@@ -8,14 +8,12 @@ and a migration that fails leaves the schema and its revision as they were, on b
 from __future__ import annotations
 
 import io
-import os
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
-from urllib.parse import unquote, urlsplit
 
 from alembic import command
 from alembic.config import Config
@@ -24,10 +22,13 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Inspector, Table, inspect
 
-from consumer.core.errors import ConsumerError, NotReady, SchemaMismatch, UnsafeDurability
-from consumer.store import statements
-from consumer.store.databases.engine import READ_ONLY, make_short_engine, parse_url, show_url
-from consumer.store.schema import VERSION_TABLE, FoundColumn, checkpoint, difference, ledger, metadata
+from consumer.core.errors import ConsumerError, InvalidOption, NotReady, SchemaMismatch, UnsafeDurability
+from consumer.store.databases import sqlite
+from consumer.store.databases.base import READ_ONLY
+from consumer.store.databases.choice import make_short_engine
+from consumer.store.databases.url import parse_url, show_url
+from consumer.store.schema import FoundColumn, Tables, difference
+from consumer.store.statements import Statements
 
 LOCK_KEY = 0x636F6E73756D6572
 """PostgreSQL: the advisory lock that one migration at a time holds ("consumer" in ASCII)."""
@@ -38,6 +39,23 @@ _alembic = threading.Lock()
 
 class MigrationRefused(ConsumerError, CommandError):
     """A migration that would lose something; the message says what and how to insist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How a store's tables are called.
+
+    Attributes:
+        prefix: what their names begin with.
+        schema: where they are, on PostgreSQL; None for the first schema of the session's `search_path` that exists.
+    """
+
+    prefix: str = ""
+    schema: str | None = None
+
+    def options(self) -> list[str]:
+        """Give them as `-x` arguments."""
+        return [f"prefix={self.prefix}", *([] if self.schema is None else [f"schema={self.schema}"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,75 +77,89 @@ class Status:
     head: str
 
 
-def upgrade(url: str) -> None:
+def upgrade(url: str, *, prefix: str = "", schema: str | None = None) -> None:
     """Bring a database to the newest revision: create the store, or adopt one that is there, with its data.
 
     Args:
-        url: the database, see `consumer.store.databases.engine.parse_url`.
+        url: the database, see `consumer.store.databases.url.parse_url`.
+        prefix: what the names of the tables begin with.
+        schema: where the tables are, on PostgreSQL; see `Store`.
 
     Raises:
         InvalidURL: the URL cannot be used.
+        InvalidOption: the prefix or the schema cannot be used.
         UnsafeDurability: it is a database in memory.
         SchemaMismatch: a table of ours is there with another shape; nothing was changed.
         NotReady: the database is at a revision that this version does not know.
         sqlalchemy.exc.DBAPIError: the database failed; nothing was changed.
     """
-    if _is_in_memory(parse_url(url)):
+    names, parsed = _checked(url, prefix, schema)
+    if parsed.get_backend_name() == "sqlite" and sqlite.is_in_memory(parsed):
         raise UnsafeDurability("a database in memory keeps nothing: name a file, sqlite:///FILE")
-    if not _is_at_head(url):  # otherwise there is no need to wait for a lock, which a running consumer may have
-        _run(url, lambda config: command.upgrade(config, "head"))
+    if not _is_at_head(parsed, names):  # otherwise there is no need to wait for a lock, which a consumer may have
+        _run(parsed, names, lambda config: command.upgrade(config, "head"))
 
 
-def upgrade_sql(url: str) -> str:
+def upgrade_sql(url: str, *, prefix: str = "", schema: str | None = None) -> str:
     """Give the SQL of all migrations, for somebody else to apply. Needs no database; adopts nothing."""
     script = io.StringIO()
-    _run(url, lambda config: command.upgrade(config, "head", sql=True), output=script)
+    names, parsed = _checked(url, prefix, schema)
+    _run(parsed, names, lambda config: command.upgrade(config, "head", sql=True), output=script)
     return script.getvalue()
 
 
-def downgrade(url: str, revision: str = "base", *, drop: bool = False) -> None:
+def downgrade(
+    url: str, revision: str = "base", *, drop: bool = False, prefix: str = "", schema: str | None = None
+) -> None:
     """Go back to an older revision.
 
     Args:
         url: the database.
         revision: where to; `base` removes the store.
+        prefix: what the names of the tables begin with.
+        schema: where the tables are, on PostgreSQL; see `Store`.
         drop: remove a store even if it holds something. The next RESUME would be -1, and every event would come again.
 
     Raises:
         MigrationRefused: the store holds something and `drop` was not said.
         InvalidURL, NotReady, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
-    _run(url, lambda config: command.downgrade(config, revision), x=["drop=yes"] if drop else [])
+    names, parsed = _checked(url, prefix, schema)
+    _run(parsed, names, lambda config: command.downgrade(config, revision), x=["drop=yes"] if drop else [])
 
 
-def status(url: str) -> Status:
+def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
     """Read what a store holds and where its schema stands. Changes nothing and creates no file.
 
     Args:
         url: the database.
+        prefix: what the names of the tables begin with.
+        schema: where the tables are, on PostgreSQL; see `Store`.
 
     Raises:
         NotReady: there is no store.
         SchemaMismatch: a table of ours is there with another shape.
-        InvalidURL, sqlalchemy.exc.DBAPIError: as for `upgrade`.
+        InvalidURL, InvalidOption, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
-    parsed = parse_url(url)
+    names, parsed = _checked(url, prefix, schema)
     shown = show_url(parsed)
     missing = NotReady(f"there is no store in {shown}: run consumer upgrade --db {shown}")
-    if parsed.get_backend_name() == "sqlite" and not _is_there(parsed):
+    if parsed.get_backend_name() == "sqlite" and not sqlite.is_there(parsed):
         raise missing
-    engine = make_short_engine(parsed)
-    with engine.connect().execution_options(**READ_ONLY) as connection:
-        if find_tables(connection) != {checkpoint, ledger}:
+    tables = Tables(names.prefix)
+    statements = Statements(tables)
+    with make_short_engine(parsed).connect().execution_options(**READ_ONLY) as connection:
+        enter_schema(connection, names.schema)
+        if not _has_all(connection, tables):
             raise missing
-        row = connection.execute(statements.READ_STATE).one_or_none()
+        row = connection.execute(statements.read_state).one_or_none()
         if row is None:
             raise missing
         return Status(
             last=row.last,
             total=row.total,
-            ledger_rows=connection.execute(statements.COUNT_LEDGER).scalar_one(),
-            revision=read_revision(connection),
+            ledger_rows=connection.execute(statements.count_ledger).scalar_one(),
+            revision=read_revision(connection, tables),
             head=head(),
         )
 
@@ -139,32 +171,38 @@ def head() -> str:
     return revision
 
 
-def read_revision(connection: Connection) -> str | None:
+def read_revision(connection: Connection, tables: Tables) -> str | None:
     """Give the revision of a database, None where no migration is recorded."""
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    return MigrationContext.configure(connection, opts={"version_table": tables.version.name}).get_current_revision()
 
 
-def _is_at_head(url: str) -> bool:
-    parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite" and not _is_there(parsed):
+def _is_at_head(url: URL, names: Names) -> bool:
+    if url.get_backend_name() == "sqlite" and not sqlite.is_there(url):
         return False
-    with make_short_engine(parsed).connect().execution_options(**READ_ONLY) as connection:
-        if read_revision(connection) != head():
+    tables = Tables(names.prefix)
+    with make_short_engine(url).connect().execution_options(**READ_ONLY) as connection:
+        enter_schema(connection, names.schema)
+        if read_revision(connection, tables) != head():
             return False
-        if find_tables(connection) != {checkpoint, ledger} or connection.execute(statements.READ_STATE).first() is None:
+        if not _has_all(connection, tables) or connection.execute(Statements(tables).read_state).first() is None:
             raise SchemaMismatch("this store is at its newest revision but has lost a table or its cursor: restore it")
         return True
 
 
-def find_tables(connection: Connection) -> set[Table]:
-    """Find which of our tables a database has.
+def _has_all(connection: Connection, tables: Tables) -> bool:
+    ours = tables.metadata.sorted_tables
+    return find_tables(connection, ours) == set(ours)
+
+
+def find_tables(connection: Connection, tables: Iterable[Table]) -> set[Table]:
+    """Find which of some tables a database has.
 
     Raises:
         SchemaMismatch: one of them has another shape.
     """
     found = set()
     inspector = inspect(connection)
-    for table in metadata.sorted_tables:
+    for table in tables:
         name = _find_name(inspector, table)
         if name is None:
             continue
@@ -181,7 +219,7 @@ def _find_name(inspector: Inspector, table: Table) -> str | None:
     """Give the name that a database has a table of ours under: to SQLite case is nothing, to the inspector it is."""
     if inspector.dialect.name == "sqlite":
         names = (*inspector.get_table_names(), *inspector.get_view_names())
-        return next((name for name in names if name.lower() == table.name), None)
+        return next((name for name in names if name.lower() == table.name.lower()), None)
     return table.name if inspector.has_table(table.name) else None
 
 
@@ -191,8 +229,54 @@ def lock(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK_KEY})")
 
 
-def _run(url: str, action: Callable[[Config], None], *, x: Sequence[str] = (), output: TextIO | None = None) -> None:
-    config = _configure(x=[f"url={parse_url(url).render_as_string(hide_password=False)}", *x], output=output)
+def search_path(schema: str) -> str:
+    """Give the statement that makes a schema the one in which names are looked up, for one transaction."""
+    quoted = schema.replace('"', '""').replace("'", "''")
+    return f"SELECT pg_catalog.set_config('search_path', '\"{quoted}\"', true)"
+
+
+def enter_schema(connection: Connection, schema: str | None) -> None:
+    """Have the names of tables looked up in one schema only, until the transaction ends.
+
+    Args:
+        connection: a connection of our own, in a transaction.
+        schema: the schema that was named, or None for the one that a new table would be made in.
+
+    Raises:
+        InvalidOption: a schema was named, and this database has none.
+        NotReady: there is no such schema.
+    """
+    if connection.dialect.name != "postgresql":
+        if schema is not None:
+            raise InvalidOption("SQLite has no schemas: leave the schema out, or give a prefix")
+        return
+    if schema is None:
+        schema = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
+    if schema is None or not inspect(connection).has_schema(schema):
+        raise NotReady(f"there is no schema {schema} in this database: create it, or name another one")
+    connection.exec_driver_sql(search_path(schema).replace("%", "%%"))
+    connection.dialect.default_schema_name = schema  # what SQLAlchemy's inspector and Alembic look at
+
+
+def names_in(config: Config) -> Names:
+    """Give the names that `env.py` has put into a running migration's configuration."""
+    names: Names = config.attributes["names"]
+    return names
+
+
+def _checked(url: str, prefix: str, schema: str | None) -> tuple[Names, URL]:
+    parsed = parse_url(url)
+    Tables(prefix)
+    if schema is not None and parsed.get_backend_name() == "sqlite":
+        raise InvalidOption("SQLite has no schemas: leave the schema out, or give a prefix")
+    return Names(prefix, schema), parsed
+
+
+def _run(
+    url: URL, names: Names, action: Callable[[Config], None], *, x: Sequence[str] = (), output: TextIO | None = None
+) -> None:
+    given = [f"url={url.render_as_string(hide_password=False)}", *names.options(), *x]
+    config = _configure(x=given, output=output)
     with _alembic:
         try:
             action(config)
@@ -217,17 +301,3 @@ def _folder() -> Path:
         if (folder / "env.py").is_file():
             return folder
     raise NotReady("the migrations are missing from this installation: install resumable-consumer again")
-
-
-def _is_in_memory(url: URL) -> bool:
-    return url.get_backend_name() == "sqlite" and (
-        url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
-    )
-
-
-def _is_there(url: URL) -> bool:
-    """Whether a SQLite database can hold anything: to connect would create the file."""
-    path = url.database or ""
-    if "uri" in url.query and path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises for a name that is too long

@@ -1,56 +1,97 @@
 """The tables of a store: the one owner of their names, types and shapes.
 
 Migrations, the store and the shim all build on these objects; nothing else knows a table or a column by name.
-`checkpoint` and `ledger` are the contract's two tables and never change shape. Whatever joins them is prefixed with
-`consumer_`, so that a user's own tables and own Alembic history can live in the same database.
+`checkpoint` and `ledger` are the contract's two tables and never change shape. A user may have another table of one of
+these names, so all of them can be given a prefix.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, String, Table
 
+from consumer.core.errors import InvalidOption
+
 NOTHING_YET = -1
 """The cursor of a store that has seen no event."""
-
-VERSION_TABLE = "consumer_alembic_version"
-"""Where Alembic keeps this schema's revision; not `alembic_version`, which is the user's."""
 
 HEAD = "0001"
 """The revision that these tables correspond to. Kept here, so that a running consumer can check it without Alembic."""
 
-PREFIX = "consumer_"
-
-metadata = MetaData()
+_PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}|")
+"""What a prefix may be: it is part of names that PostgreSQL cuts at 63 bytes, and never needs quotes in a message."""
 
 _Big = BigInteger().with_variant(Integer, "sqlite")
 """BIGINT; on SQLite INTEGER, which is 64 bits wide there and the only type of a rowid key."""
 
-# The keys are declared nullable, since a bare `INTEGER PRIMARY KEY` is what the contract's statements say: SQLAlchemy
-# then writes no NOT NULL, and SQLite's `PRAGMA table_info` is equal to the letter. No database lets a NULL in there.
 
-checkpoint = Table(
-    "checkpoint",
-    metadata,
-    Column("id", Integer, CheckConstraint("id=1"), primary_key=True, nullable=True, autoincrement=False),
-    Column("last", _Big, nullable=False),
-    Column("total", _Big, nullable=False),
-)
+class Tables:
+    """The tables of one store, under the names that its user chose.
 
-ledger = Table(
-    "ledger",
-    metadata,
-    Column("seq", _Big, primary_key=True, nullable=True, autoincrement=False),
-    Column("delta", Integer, nullable=False),
-)
+    Args:
+        prefix: what their names begin with.
 
-version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
-"""Alembic's own table, to be read only; it is not among those that are compared."""
+    Raises:
+        InvalidOption: it cannot be a prefix.
+
+    Attributes:
+        prefix: the prefix.
+        metadata: all of them but Alembic's.
+        checkpoint: one row, the cursor and the total.
+        ledger: a row for each event.
+        version: where Alembic keeps this schema's revision, to be read only. It is not `alembic_version`, which is the
+            user's.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        if _PREFIX.fullmatch(prefix) is None:
+            raise InvalidOption(
+                f"{prefix!r} cannot be the prefix of table names: give at most 30 letters, digits and underscores, and "
+                "no digit first"
+            )
+        self.prefix = prefix
+        self.metadata = MetaData()
+        # The keys are declared nullable, since a bare `INTEGER PRIMARY KEY` is what the contract's statements say:
+        # SQLAlchemy then writes no NOT NULL, and SQLite's `PRAGMA table_info` is equal to the letter. No database lets
+        # a NULL in there.
+        self.checkpoint = Table(
+            f"{prefix}checkpoint",
+            self.metadata,
+            Column("id", Integer, CheckConstraint("id=1"), primary_key=True, nullable=True, autoincrement=False),
+            Column("last", _Big, nullable=False),
+            Column("total", _Big, nullable=False),
+        )
+        self.ledger = Table(
+            f"{prefix}ledger",
+            self.metadata,
+            Column("seq", _Big, primary_key=True, nullable=True, autoincrement=False),
+            Column("delta", Integer, nullable=False),
+        )
+        self.version = Table(
+            f"{prefix}consumer_alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)
+        )
+
+    def names(self) -> set[str]:
+        """Give the names of all of them, Alembic's included."""
+        return {*self.metadata.tables, self.version.name}
+
+    def comparable_metadata(self) -> MetaData:
+        """Copy the tables as PostgreSQL reflects them, where keys are NOT NULL: what Alembic compares with there."""
+        copy = MetaData()
+        for table in self.metadata.sorted_tables:
+            for column in table.to_metadata(copy).primary_key:
+                column.nullable = False
+        return copy
 
 
-def owns_table(name: str) -> bool:
+CONTRACT = Tables()
+"""The tables under the contract's own names."""
+
+
+def owns_table(name: str, prefix: str = "") -> bool:
     """Say whether a table of this name belongs to this package.
 
     For a user's own `env.py`, whose autogenerate would otherwise propose to drop our tables::
@@ -60,17 +101,9 @@ def owns_table(name: str) -> bool:
 
     Args:
         name: a table's name without its schema.
+        prefix: the prefix that the store was made with.
     """
-    return name in metadata.tables or name.startswith(PREFIX)
-
-
-def comparable_metadata() -> MetaData:
-    """Copy the tables as PostgreSQL reflects them, where keys are NOT NULL: what Alembic compares with there."""
-    copy = MetaData()
-    for table in metadata.sorted_tables:
-        for column in table.to_metadata(copy).primary_key:
-            column.nullable = False
-    return copy
+    return name in Tables(prefix).names()
 
 
 class FoundColumn(NamedTuple):
@@ -104,7 +137,7 @@ def difference(table: Table, found: Iterable[FoundColumn], *, sqlite: bool) -> s
 
     found = list(found)
     wanted = [
-        FoundColumn(c.name, "BIGINT" if c.type is _Big and not sqlite else "INTEGER", c.primary_key)
+        FoundColumn(c.name, "BIGINT" if isinstance(c.type, BigInteger) and not sqlite else "INTEGER", c.primary_key)
         for c in table.columns
     ]
     if shape(found) == shape(wanted):

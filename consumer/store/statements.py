@@ -1,6 +1,7 @@
-"""The statements over the tables, built once: what the store runs through SQLAlchemy and the shim on plain sqlite3.
+"""The statements over the contract's two tables, built once for each choice of names.
 
-A statement names its values by parameters; `schema.py` alone names tables and columns.
+The store runs them through its driver, the shim on plain sqlite3. A statement names its values by parameters;
+`schema.py` alone names tables and columns.
 """
 
 from __future__ import annotations
@@ -18,45 +19,56 @@ from sqlalchemy import (
     update,
 )
 
-from consumer.store.schema import NOTHING_YET, checkpoint, ledger, version
+from consumer.store.schema import NOTHING_YET, Tables
 
 _ROW_ID: ColumnElement[int] = literal_column("1")  # a store holds one stream: the checkpoint has this one row
-_row = checkpoint.c.id == _ROW_ID
 
-READ_STATE = select(checkpoint.c.last, checkpoint.c.total).where(_row)
 
-READ_LAST = select(checkpoint.c.last).where(_row)
+class Statements:
+    """The statements over the tables of one store.
 
-INSERT_EVENT = insert(ledger).values(seq=bindparam("seq"), delta=bindparam("delta"))
+    Args:
+        tables: the tables.
 
-READ_DELTA = select(ledger.c.delta).where(ledger.c.seq == bindparam("seq"))
+    Attributes:
+        read_state: gives `last` and `total`.
+        insert_event: takes `seq` and `delta`.
+        read_delta: gives the delta of `seq`.
+        add_to_total: takes `delta`.
+        move_cursor: takes `seq`.
+        insert_first_row: makes the checkpoint's row, only where there is none.
+        move_cursor_from: as `move_cursor`. It changes no row where the cursor is not at `from_seq`: whoever else has
+            moved it, this one is fenced off.
+        read_deltas: gives `seq` and `delta` from `low` to `high`.
+        insert_events: many rows from the two arrays `seqs` and `deltas`; PostgreSQL's.
+        read_revision: gives the schema's revision.
+        count_ledger: gives the number of the ledger's rows.
+    """
 
-ADD_TO_TOTAL = update(checkpoint).where(_row).values(total=checkpoint.c.total + bindparam("delta"))
-
-MOVE_CURSOR = update(checkpoint).where(_row).values(last=bindparam("seq"))
-
-INSERT_FIRST_ROW = insert(checkpoint).from_select(
-    [checkpoint.c.id, checkpoint.c.last, checkpoint.c.total],
-    select(_ROW_ID, literal_column(str(NOTHING_YET)), literal_column("0")).where(
-        ~select(checkpoint.c.id).where(_row).exists()
-    ),
-)
-"""The checkpoint's row, only where there is none."""
-
-MOVE_CURSOR_FROM = MOVE_CURSOR.where(checkpoint.c.last == bindparam("from_seq"))
-"""It changes no row where the cursor is not at `from_seq`: whoever else has moved it, this one is fenced off."""
-
-READ_DELTAS = select(ledger.c.seq, ledger.c.delta).where(ledger.c.seq.between(bindparam("low"), bindparam("high")))
-
-INSERT_EVENTS = insert(ledger).from_select(
-    [ledger.c.seq, ledger.c.delta],
-    select(
-        func.unnest(bindparam("seqs", type_=ARRAY(BigInteger))),
-        func.unnest(bindparam("deltas", type_=ARRAY(Integer))),
-    ),
-)
-"""Many rows from two arrays; PostgreSQL's."""
-
-READ_REVISION = select(version.c.version_num)
-
-COUNT_LEDGER = select(func.count()).select_from(ledger)
+    def __init__(self, tables: Tables) -> None:
+        checkpoint, ledger = tables.checkpoint, tables.ledger
+        row = checkpoint.c.id == _ROW_ID
+        self.read_state = select(checkpoint.c.last, checkpoint.c.total).where(row)
+        self.insert_event = insert(ledger).values(seq=bindparam("seq"), delta=bindparam("delta"))
+        self.read_delta = select(ledger.c.delta).where(ledger.c.seq == bindparam("seq"))
+        self.add_to_total = update(checkpoint).where(row).values(total=checkpoint.c.total + bindparam("delta"))
+        self.move_cursor = update(checkpoint).where(row).values(last=bindparam("seq"))
+        self.insert_first_row = insert(checkpoint).from_select(
+            [checkpoint.c.id, checkpoint.c.last, checkpoint.c.total],
+            select(_ROW_ID, literal_column(str(NOTHING_YET)), literal_column("0")).where(
+                ~select(checkpoint.c.id).where(row).exists()
+            ),
+        )
+        self.move_cursor_from = self.move_cursor.where(checkpoint.c.last == bindparam("from_seq"))
+        self.read_deltas = select(ledger.c.seq, ledger.c.delta).where(
+            ledger.c.seq.between(bindparam("low"), bindparam("high"))
+        )
+        self.insert_events = insert(ledger).from_select(
+            [ledger.c.seq, ledger.c.delta],
+            select(
+                func.pg_catalog.unnest(bindparam("seqs", type_=ARRAY(BigInteger))),
+                func.pg_catalog.unnest(bindparam("deltas", type_=ARRAY(Integer))),
+            ),
+        )
+        self.read_revision = select(tables.version.c.version_num)
+        self.count_ledger = select(func.count()).select_from(ledger)

@@ -9,62 +9,57 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import partial
-from itertools import groupby
 from typing import Any, Self
 
-import stamina
-from sqlalchemy import URL, Connection, event, inspect
+from sqlalchemy import URL, Connection, CursorResult, Executable, event, inspect
 from sqlalchemy.exc import DBAPIError
 
-from consumer.core import points, verdict
-from consumer.core.errors import Fenced, NotReady, StoppedByForce
+from consumer.core import points
+from consumer.core.errors import NotReady, StoppedByForce
 from consumer.core.events import Event, Events
 from consumer.core.outcome import Outcome, State, checked_state
 from consumer.core.points import Point
-from consumer.store import schema, statements
-from consumer.store.databases.backend import backend_for
-from consumer.store.databases.engine import READ_ONLY, make_engine
-from consumer.store.handlers import (
-    Handler,
-    HandlerRaised,
-    call_inside_savepoint,
-    check_handler,
-    may_pass,
-    refuse_to_commit,
-)
-from consumer.store.retry import TRIES, is_busy, is_refused_content
+from consumer.store.bisection import apply_in_halves
+from consumer.store.databases.base import READ_ONLY, Cause
+from consumer.store.databases.choice import cause_of, database_of, is_busy, make_engine
+from consumer.store.handlers import Handler, HandlerRaised, call_inside_savepoint, check_handler, refuse_to_commit
+from consumer.store.pair import Pair, no_store
+from consumer.store.retry import TRIES
+from consumer.store.schema import HEAD, Tables
+from consumer.store.statements import Statements
 
 BEGIN_TRIES = 30
 """SQLite: how often the beginning of a transaction waits for another writer, a second each, before that is an error."""
 
-HANDLER_WAIT_S, HANDLER_WAIT_MAX_S = 0.1, 1.0
-"""The first and the longest wait between the tries of an event whose handler fails."""
+HANDLER_WAIT_S = 0.1
+"""The wait before the second try of an event whose handler fails. It doubles before each further one."""
 
 
 class Store:
     """A checkpoint and a ledger in a database. For one thread at a time, `interrupt` excepted."""
 
-    def __init__(self, url: str | URL) -> None:
+    def __init__(self, url: str | URL, *, prefix: str = "", schema: str | None = None) -> None:
         """Name a store. Nothing is connected yet.
 
         Args:
-            url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; see `consumer.store.databases.engine.parse_url`.
+            url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; see `consumer.store.databases.url.parse_url`.
+            prefix: what the names of the store's tables begin with.
+            schema: where they are, on PostgreSQL; where it is not given, in the first schema of the session's
+                `search_path` that exists.
 
         Raises:
             InvalidURL: the URL cannot be used.
+            InvalidOption: the prefix or the schema cannot be used.
         """
+        self._tables = Tables(prefix)
+        self._statements = Statements(self._tables)
         self._engine = make_engine(url)
-        self._backend = backend_for(self._engine)
+        self._database = database_of(self._engine)
+        self._schema = schema  # where the tables are, once that is known
+        self._pair: Pair | None = None  # the statements over them, once it is
         self._connection: Connection | None = None
         self._interrupted = threading.Event()
         self._durable: int | None = None  # the cursor that is known to be on disk, once there is one
-        compiled = self._backend.compile
-        self._lock_state = compiled(statements.READ_STATE.with_for_update())
-        self._read_deltas = compiled(statements.READ_DELTAS)
-        self._add_to_total = compiled(statements.ADD_TO_TOTAL)
-        self._move_cursor = compiled(statements.MOVE_CURSOR_FROM)
         event.listen(self._engine, "commit", refuse_to_commit)
 
     def __enter__(self) -> Self:
@@ -91,7 +86,7 @@ class Store:
             sqlalchemy.exc.DBAPIError: the database failed.
         """
         with self._reading() as connection:
-            return _read_state(connection)
+            return self._read_state(connection)
 
     def check_durability(self) -> None:
         """Make sure that what this database has committed survives a power cut.
@@ -101,7 +96,7 @@ class Store:
             sqlalchemy.exc.DBAPIError: the database failed.
         """
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
-            self._backend.check_durability(connection)
+            self._database.check_durability(connection, self._tables, self._find(connection))
 
     def resume(self) -> int:
         """Make sure that events may be consumed into this store, and give the cursor to go on from.
@@ -117,7 +112,7 @@ class Store:
         self._interrupted.clear()
         self.check_durability()
         with self._reading() as connection:
-            last = _read_state(connection).last
+            last = self._read_state(connection).last
         return last if last == self._durable else self._make_durable()
 
     def interrupt(self) -> None:
@@ -126,7 +121,7 @@ class Store:
         connection = self._connection
         if connection is not None:
             with suppress(Exception):  # it may be closed at this very moment, by SQLAlchemy or by its driver
-                self._backend.interrupt(connection.connection.driver_connection)
+                self._database.interrupt(connection.connection.driver_connection)
 
     def apply(self, events: Sequence[Event], handler: Handler | None = None) -> Outcome:
         """Apply a batch of events, each exactly once.
@@ -148,75 +143,49 @@ class Store:
         """
         if handler is not None:
             check_handler(handler)
-        done: Outcome | None = None
-        size = whole = max(1, len(events))
-        suspect = 0  # up to where the failing event must be that the batch is being cut for
-        while done is None or done.acked < len(events):
-            start = done.acked if done else 0
-            if start >= suspect:  # it has passed meanwhile
-                size = whole
-            part = events[start : start + size]
-            try:
-                outcome = self._apply_part(part, handler)
-            except HandlerRaised as failure:
-                # Where it has ended the transaction nobody knows what of it stays, and trying again would hide that.
-                if len(part) > 1 and not failure.ended:
-                    size, suspect = len(part) // 2, start + len(part)
-                    continue
-                outcome = Outcome(0, 0, failure.before.last, failure.as_result(), failure.before.total)
-            except Exception as error:
-                if done is None:
-                    raise
-                outcome = replace(done, acked=0, new=0, error=error)
-            if done is not None:
-                outcome = replace(outcome, acked=done.acked + outcome.acked, new=done.new + outcome.new)
-            if outcome.error is not None:
-                return outcome
-            done = outcome
-        return done
+        return apply_in_halves(events, lambda part: self._apply_part(part, handler))
 
     def _make_durable(self) -> int:
         """Make durable what others have committed, or we in a commit that has failed, and give the cursor."""
         with self._discarding():
             connection = self._begin()
-            last = _read_state(connection).last
-            self._backend.make_durable(connection)
+            last = self._read_state(connection).last
+            self._database.make_durable(connection)
             connection.rollback()
         self._durable = last
         return last
 
     def _apply_part(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
-        if handler is not None and len(events) == 1:
-            return self._insist(events, handler)
-        return self._transact(events, handler)
-
-    @stamina.retry(
-        on=may_pass,
-        attempts=TRIES,
-        timeout=None,
-        wait_initial=HANDLER_WAIT_S,
-        wait_max=HANDLER_WAIT_MAX_S,
-    )
-    def _insist(self, events: Sequence[Event], handler: Handler) -> Outcome:
-        """Apply a single event; try again where its handler fails, since that may pass by itself."""
+        """Apply events. A single one is tried again where its handler fails, since that may pass by itself."""
+        wait_s = HANDLER_WAIT_S
+        for _ in range(TRIES - 1 if len(events) == 1 else 0):
+            try:
+                return self._transact(events, handler)
+            except HandlerRaised as failure:
+                if failure.ended:  # to try again would hide that
+                    raise
+            self._interrupted.wait(wait_s)
+            wait_s *= 2
         return self._transact(events, handler)
 
     def _transact(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
         """Judge and apply events in one transaction. Whatever goes wrong, none of it stays and the connection goes."""
         with self._discarding():
             connection = self._begin()
+            pair = self._pair_of(connection)
             driver = connection.connection.driver_connection
-            state = before = self._lock(driver)
-            plan = verdict.plan(before.last, events, partial(self._read, driver))
-            if plan.acked and before.last != self._durable:  # by somebody who may have died of a failed sync
-                self._backend.make_durable(connection)
+            state = before = pair.lock(driver)
+            plan = pair.plan(driver, before, events)
+            if plan.acked and before.last != self._durable:
+                # Somebody else has committed this, and may have died of a sync that failed.
+                self._database.make_durable(connection)
                 self._durable = before.last
             if plan.new:
-                state = self._write(driver, before, plan.new)
+                state = pair.write(driver, before, plan.new)
                 if handler is not None:
                     points.reach(Point.BEFORE_HANDLER)
                     call_inside_savepoint(handler, connection, before, plan.new)
-                    self._backend.settle(connection)
+                    self._database.restore_session(connection)
                     points.reach(Point.AFTER_HANDLER)
                 points.reach(Point.BEFORE_COMMIT)
                 self._commit(connection, before, plan.new)
@@ -240,40 +209,11 @@ class Store:
                     raise
         return self._connection
 
-    # The store's own statements go to the driver: at one event a transaction SQLAlchemy's part would be a third of it.
-
-    def _lock(self, driver: Any) -> State:
-        """Read where the store stands, and keep every other consumer from moving it."""
-        row = driver.execute(self._lock_state, {}).fetchone()
-        if row is None:
-            raise _no_store()
-        return checked_state(*row)
-
-    def _read(self, driver: Any, seqs: set[int]) -> dict[int, int]:
-        """Read what the ledger holds of some numbers: a query for each run of consecutive ones."""
-        found: dict[int, int] = {}
-        for _, group in groupby(enumerate(sorted(seqs)), lambda pair: pair[1] - pair[0]):
-            run = [seq for _, seq in group]
-            found.update(driver.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
-        return found
-
-    def _write(self, driver: Any, before: State, new: Events) -> State:
-        last, added = new[-1][0], sum(new.deltas)
-        inserted = self._backend.insert(driver, new)
-        points.reach(Point.AFTER_LEDGER)
-        counted = driver.execute(self._add_to_total, {"delta": added}).rowcount
-        points.reach(Point.AFTER_TOTAL)
-        moved = driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last}).rowcount
-        if (inserted, counted, moved) != (len(new), 1, 1):  # or a trigger has ignored a write, without an error
-            raise Fenced(before.last)
-        points.reach(Point.AFTER_CURSOR)
-        return State(last, before.total + added)
-
     def _commit(self, connection: Connection, before: State, new: Events) -> None:
         try:
-            self._backend.commit(connection)
+            self._database.commit(connection)
         except DBAPIError as error:
-            if not is_refused_content(error):
+            if cause_of(error) is not Cause.CONTENT:
                 raise
             raise HandlerRaised(before, new, error, ended=False) from error  # it is sure that nothing was committed
 
@@ -303,25 +243,33 @@ class Store:
             connection.close()
         self._engine.dispose()  # those that wait in the pool are no better, or have been in a handler's hands
 
+    def _find(self, connection: Connection) -> str:
+        """Give the schema that the tables are in."""
+        if self._schema is None:
+            self._schema = self._database.current_schema(connection)
+        return self._schema
+
+    def _pair_of(self, connection: Connection) -> Pair:
+        if self._pair is None:
+            self._pair = Pair(self._database, self._statements, self._find(connection))
+        return self._pair
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
-            if not inspect(connection).has_table(schema.version.name):
-                raise _no_store()
-            revision = connection.execute(statements.READ_REVISION).scalar_one_or_none()
-            if revision != schema.HEAD:
-                raise NotReady(
-                    f"the store is at revision {revision}, this version needs {schema.HEAD}: run consumer upgrade"
-                )
+            if not inspect(connection).has_table(self._tables.version.name, self._find(connection)):
+                raise no_store()
+            revision = self._execute(connection, self._statements.read_revision).scalar_one_or_none()
+            if revision != HEAD:
+                raise NotReady(f"the store is at revision {revision}, this version needs {HEAD}: run consumer upgrade")
             yield connection
 
+    def _read_state(self, connection: Connection) -> State:
+        row = self._execute(connection, self._statements.read_state).one_or_none()
+        if row is None:
+            raise no_store()
+        return checked_state(row.last, row.total)
 
-def _read_state(connection: Connection) -> State:
-    row = connection.execute(statements.READ_STATE).one_or_none()
-    if row is None:
-        raise _no_store()
-    return checked_state(row.last, row.total)
-
-
-def _no_store() -> NotReady:
-    return NotReady("there is no store in this database: run consumer upgrade with the same --db")
+    def _execute(self, connection: Connection, statement: Executable) -> CursorResult[Any]:
+        """Execute a statement over our tables. The connection itself must not translate what a handler executes."""
+        return connection.execute(statement, execution_options={"schema_translate_map": {None: self._find(connection)}})

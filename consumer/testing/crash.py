@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, event
 
 from consumer.core import points
 from consumer.core.points import MigrationPoint, Point
-from consumer.store.databases.backend import IN_HANDLER
+from consumer.store.databases.base import IN_HANDLER
 from consumer.testing.proof.syscalls import ANSWER, SYNC, die_in_next
 
 

@@ -39,7 +39,7 @@ def kinds(statements: list[str]) -> list[str]:
     """What each statement is; what only looks, and savepoints, are left out."""
     told = []
     for statement in statements:
-        words = " ".join(statement.upper().replace('"', "").split())
+        words = " ".join(statement.upper().replace('"', "").replace("MAIN.", "").split())
         if words.startswith("INSERT INTO LEDGER"):
             told.append("ledger")
         elif words.startswith("UPDATE CHECKPOINT"):

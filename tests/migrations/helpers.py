@@ -1,6 +1,6 @@
 """What the migration tests share: a plain look into a database, Alembic's configuration, and other processes.
 
-The look goes through SQLAlchemy's own engine, not through `consumer.store.databases.engine`: what is tested does not check itself.
+The look goes through SQLAlchemy's own engine, not through `consumer.store.databases`: what is tested does not check itself.
 """
 
 import io

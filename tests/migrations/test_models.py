@@ -144,7 +144,8 @@ def test_a_null_is_no_number_of_an_event(url: str):
         ("checkpoint", True),
         ("ledger", True),
         ("consumer_alembic_version", True),
-        ("consumer_baseline", True),
+        ("consumer_baseline", False),
+        ("consumer_profiles", False),
         ("alembic_version", False),
         ("ledgers", False),
         ("my_consumer_notes", False),
@@ -155,6 +156,6 @@ def test_owns_table_knows_our_names(name: str, is_ours: bool):
 
 
 def test_every_table_of_ours_later_than_the_contract_is_prefixed():
-    named = {*schema.metadata.tables, schema.VERSION_TABLE}
-    assert all(name.startswith(schema.PREFIX) for name in named - {"checkpoint", "ledger"})
+    named = schema.CONTRACT.names()
+    assert all(name.startswith("consumer_") for name in named - {"checkpoint", "ledger"})
     assert all(map(schema.owns_table, named))

@@ -58,7 +58,7 @@ def test_the_script_makes_what_an_upgrade_makes(url: str, tmp_path: Path, make_p
     migrate.upgrade(other)
     made = picture(url)
     assert made == picture(other)
-    assert set(made) == {"checkpoint", "ledger", schema.VERSION_TABLE}
+    assert set(made) == {"checkpoint", "ledger", schema.CONTRACT.version.name}
     assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
     command.check(configure(url))
 

@@ -34,11 +34,11 @@ from .test_models import FOREIGN
 
 EVENTS = [(0, 12), (1, -3), (2, 7)]
 CHECKPOINT, LEDGER = STORE
-OURS = {"checkpoint", "ledger", schema.VERSION_TABLE}
+OURS = {"checkpoint", "ledger", schema.CONTRACT.version.name}
 
 
 def without_version(found: dict) -> dict:
-    return {name: table for name, table in found.items() if name != schema.VERSION_TABLE}
+    return {name: table for name, table in found.items() if name != schema.CONTRACT.version.name}
 
 
 # --- adoption ------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_a_view_is_no_table(url: str):
 @pytest.mark.parametrize("what", ["upgrade", "downgrade"])
 def test_a_database_at_a_revision_that_is_not_known_is_left_alone(url: str, what: str):
     migrate.upgrade(url)
-    execute(url, f"UPDATE {schema.VERSION_TABLE} SET version_num = '9999'")
+    execute(url, f"UPDATE {schema.CONTRACT.version.name} SET version_num = '9999'")
     before = picture(url)
     with pytest.raises(errors.NotReady, match=r"9999.*another version"):
         getattr(migrate, what)(url)
@@ -414,7 +414,7 @@ def test_ten_processes_upgrade_at_once(url: str, patience_s: float):
             assert (process.returncode, complained) == (0, "")
             assert said == f"{migrate.Status(-1, 0, 0, '0001', '0001')}\n"
     assert set(picture(url)) == OURS
-    assert rows(url, f"SELECT version_num FROM {schema.VERSION_TABLE}") == [("0001",)]
+    assert rows(url, f"SELECT version_num FROM {schema.CONTRACT.version.name}") == [("0001",)]
 
 
 def wait_for_the_lock(url: str, patience_s: float) -> None:

@@ -24,7 +24,8 @@ from consumer.runtime.inbox import Inbox
 from consumer.sources.tcp.feed import Feed
 from consumer.store import retry
 from consumer.store import transaction as store
-from consumer.store.databases.backend import SQLite
+from consumer.store.databases.sqlite import SQLite
+from consumer.store.pair import Pair
 from consumer.store.transaction import Store
 
 T = TypeVar("T")
@@ -152,7 +153,8 @@ def cursor_in_a_transaction_of_its_own(patch: pytest.MonkeyPatch) -> None:
         points.reach(Point.AFTER_COMMIT)
         connection.begin()
         driver = connection.connection.driver_connection
-        driver.execute(self._move_cursor, {"seq": new[-1][0], "from_seq": before.last})
+        pair = self._pair_of(connection)
+        driver.execute(pair._move_cursor, {"seq": new[-1][0], "from_seq": before.last})
         points.reach(Point.BEFORE_COMMIT)
         connection.commit()
 
@@ -165,9 +167,9 @@ def total_not_changed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _write_without(patch: pytest.MonkeyPatch, *, total: bool = True, cursor: bool = True) -> None:
-    def write(self: Store, driver: Any, before: State, new: Events) -> State:
+    def write(self: Pair, driver: Any, before: State, new: Events) -> State:
         last, added = new[-1][0], sum(new.deltas)
-        self._backend.insert(driver, new)
+        self._insert(driver, new)
         points.reach(Point.AFTER_LEDGER)
         if total:
             driver.execute(self._add_to_total, {"delta": added})
@@ -177,19 +179,19 @@ def _write_without(patch: pytest.MonkeyPatch, *, total: bool = True, cursor: boo
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)
 
-    patch.setattr(Store, "_write", write)
+    patch.setattr(Pair, "write", write)
 
 
 @breakage
 def duplicates_counted_again(patch: pytest.MonkeyPatch) -> None:
-    read = Store._read
+    read = Pair._read
 
-    def counting(self: Store, driver: Any, seqs: set[int]) -> dict[int, int]:
+    def counting(self: Pair, driver: Any, seqs: set[int]) -> dict[int, int]:
         found = read(self, driver, seqs)
         driver.execute(self._add_to_total, {"delta": sum(found.values())})
         return found
 
-    patch.setattr(Store, "_read", counting)
+    patch.setattr(Pair, "_read", counting)
 
 
 @breakage
@@ -262,7 +264,7 @@ def a_lost_connection_is_final(patch: pytest.MonkeyPatch) -> None:
 
 @breakage
 def a_passing_database_failure_is_final(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(retry, "is_passing_database_failure", lambda error: False)
+    patch.setattr(retry, "cause_of", lambda error: None)
 
 
 @breakage

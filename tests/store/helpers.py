@@ -1,6 +1,6 @@
 """What the store's tests share: events, handlers, plain looks into a database, and the line-by-line shim as an oracle.
 
-The looks go through SQLAlchemy's own engine, not through `consumer.store.databases.engine`: what is under test does not check itself.
+The looks go through SQLAlchemy's own engine, not through `consumer.store.databases`: what is under test does not check itself.
 """
 
 import gc

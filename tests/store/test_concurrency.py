@@ -8,9 +8,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from consumer.core.errors import Fenced
-from consumer.core.outcome import Outcome
+from consumer.core.outcome import Outcome, State
 from consumer.core.points import Point
-from consumer.store.retry import Patience, is_busy, patience
+from consumer.store.databases.choice import is_busy
+from consumer.store.pair import Pair
+from consumer.store.retry import Patience, patience
+from consumer.store.schema import NOTHING_YET
 from consumer.store.transaction import Store
 
 from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, waiting_for, workers
@@ -148,14 +151,8 @@ def test_a_consumer_whose_lock_does_not_hold_is_fenced_off(postgres_url, monkeyp
     execute(postgres_url, "ALTER TABLE ledger DROP CONSTRAINT ledger_pkey")  # it would notice, too
     try:
         with Store(postgres_url) as store, Store(postgres_url) as other:
-            monkeypatch.setattr(store, "_lock_state", store._lock_state.replace(" FOR UPDATE", ""))
-            write = store._write
-
-            def write_late(*arguments):
-                other.apply(events[:2])
-                return write(*arguments)
-
-            monkeypatch.setattr(store, "_write", write_late)
+            other.apply(events[:2])
+            monkeypatch.setattr(Pair, "lock", lambda *_: State(NOTHING_YET, 0))  # what was read a moment before that
             with pytest.raises(Fenced):
                 store.apply(events)
         assert stored(postgres_url) == holding(events[:2])
@@ -167,7 +164,7 @@ def test_a_consumer_whose_lock_does_not_hold_is_fenced_off(postgres_url, monkeyp
 
 
 def test_a_locked_sqlite_file_is_waited_for_and_then_is_an_error_that_passes(sqlite_url, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 5)
+    monkeypatch.setattr("consumer.store.databases.sqlite.BUSY_TIMEOUT_MS", 5)
     monkeypatch.setattr("consumer.store.transaction.BEGIN_TRIES", 4)
     tries: list[bool] = []
     monkeypatch.setattr("consumer.store.transaction.is_busy", lambda error: tries.append(is_busy(error)) or tries[-1])
@@ -186,7 +183,7 @@ def test_a_locked_sqlite_file_is_waited_for_and_then_is_an_error_that_passes(sql
 
 
 def test_a_lock_that_is_given_back_while_it_is_waited_for_is_taken(sqlite_url, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 5)
+    monkeypatch.setattr("consumer.store.databases.sqlite.BUSY_TIMEOUT_MS", 5)
     with Store(sqlite_url) as store, Store(sqlite_url) as other:
         blocker = other._begin()
 

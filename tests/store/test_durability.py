@@ -10,7 +10,7 @@ from sqlalchemy import Connection, make_url
 from consumer.core.errors import SyncFailed, UnsafeDurability
 from consumer.core.outcome import Outcome
 from consumer.core.points import Point
-from consumer.store.databases.backend import SQLite
+from consumer.store.databases.sqlite import SQLite
 from consumer.store.retry import Patience, patience
 from consumer.store.transaction import Store
 

@@ -251,7 +251,7 @@ def test_a_lock_that_another_consumer_keeps_for_too_long_passes(postgres_url) ->
     with Store(postgres_url) as store, Store(postgres_url) as other:
         on_connect(store, "SET lock_timeout = '10ms'")
         held = other._begin()
-        other._lock(held.connection.driver_connection)
+        other._pair_of(held).lock(held.connection.driver_connection)
         with pytest.raises((DBAPIError, psycopg.Error)) as raised:
             store.apply(EVENTS, record)
         assert patience(raised.value) is Patience.FOREVER

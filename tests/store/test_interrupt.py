@@ -101,11 +101,11 @@ def test_what_was_committed_before_the_interruption_is_said(store, url, began, p
 
 
 def test_waiting_for_another_consumers_lock_is_interrupted(url, patience_s, monkeypatch) -> None:
-    monkeypatch.setattr("consumer.store.databases.backend.BUSY_TIMEOUT_MS", 20)
+    monkeypatch.setattr("consumer.store.databases.sqlite.BUSY_TIMEOUT_MS", 20)
     with Store(url) as store, Store(url) as other:
         store.resume()
         held = other._begin()
-        other._lock(held.connection.driver_connection)
+        other._pair_of(held).lock(held.connection.driver_connection)
         waits = threading.Event()
         monkeypatch.setattr(store, "_begin", lambda begin=store._begin: waits.set() or begin())
         running = Running(lambda: store.apply(EVENTS, record))

@@ -26,14 +26,9 @@ from consumer.core.errors import (
     TLSRefused,
     UnsafeDurability,
 )
-from consumer.store.retry import (
-    Patience,
-    is_busy,
-    is_database_error,
-    is_passing_database_failure,
-    is_refused_content,
-    patience,
-)
+from consumer.store.databases.base import Cause
+from consumer.store.databases.choice import cause_of, is_busy, is_database_error
+from consumer.store.retry import Patience, patience
 
 
 def sqlite_error(code: int, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> sqlite3.Error:
@@ -95,7 +90,7 @@ FINAL = [
 def test_what_passes_by_itself_is_tried_for_ever_wherever_it_is_raised(error) -> None:
     for form in (error, wrapped(error)):
         assert patience(form) is Patience.FOREVER
-        assert is_passing_database_failure(form)
+        assert cause_of(form) is Cause.PASSING
         assert is_database_error(form)
 
 
@@ -105,7 +100,7 @@ def test_what_passes_by_itself_is_tried_for_ever_wherever_it_is_raised(error) ->
 def test_what_does_not_is_final(error) -> None:
     for form in (error, wrapped(error)):
         assert patience(form) is Patience.NEVER
-        assert not is_passing_database_failure(form)
+        assert cause_of(form) in {Cause.CONTENT, Cause.LASTING}
         assert is_database_error(form)
 
 
@@ -148,7 +143,7 @@ def test_every_other_error_has_its_line(error, expected) -> None:
 def test_only_a_databases_errors_are_a_databases() -> None:
     assert is_database_error(InvalidRequestError())
     assert not is_database_error(ValueError())
-    assert not is_passing_database_failure(ConnectionResetError())
+    assert cause_of(ConnectionResetError()) is None
 
 
 def test_busy_is_sqlites_busy_alone() -> None:
@@ -161,7 +156,9 @@ def test_busy_is_sqlites_busy_alone() -> None:
 
 def test_a_commit_is_refused_for_its_content_by_a_constraint_or_a_trigger() -> None:
     for error in (errors.ForeignKeyViolation(), errors.RaiseException(), errors.DivisionByZero()):
-        assert is_refused_content(wrapped(error))
-    assert is_refused_content(IntegrityError("COMMIT", {}, sqlite3.IntegrityError("FOREIGN KEY constraint failed")))
+        assert cause_of(wrapped(error)) is Cause.CONTENT
+    assert (
+        cause_of(IntegrityError("COMMIT", {}, sqlite3.IntegrityError("FOREIGN KEY constraint failed"))) is Cause.CONTENT
+    )
     for error in (errors.SerializationFailure(), psycopg.OperationalError(), sqlite_error(sqlite3.SQLITE_FULL)):
-        assert not is_refused_content(wrapped(error))
+        assert cause_of(wrapped(error)) is not Cause.CONTENT

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, inspect, text
 
 from consumer.core.points import Point
 from consumer.store import migrate, schema
-from consumer.store.databases.engine import make_short_engine
+from consumer.store.databases.choice import make_short_engine
 from consumer.testing import Moment, assert_exactly_once
 from consumer.testing.proof.databases import Database, read_tables
 from consumer.testing.proof.proof import FAILURES, _target

@@ -28,8 +28,8 @@ from sqlalchemy import Connection, Engine, event
 from consumer.core.errors import HandlerFailed
 from consumer.observe.observations import Observation, Retrying
 from consumer.runtime.consumer import Consumer
+from consumer.store.databases.choice import is_busy
 from consumer.store.handlers import Handler, check_handler
-from consumer.store.retry import is_busy
 from consumer.store.transaction import Store
 from consumer.testing.crash import crash_at, is_of_handler
 from consumer.testing.proof.syscalls import die_in_next

@@ -20,9 +20,10 @@ from sqlalchemy import Connection, Engine, inspect, select
 from sqlalchemy.exc import SAWarning
 
 from consumer.core.events import Event
-from consumer.store import migrate, schema
-from consumer.store.databases.engine import READ_ONLY, make_short_engine
-from consumer.store.schema import NOTHING_YET, ledger
+from consumer.store import migrate
+from consumer.store.databases.base import READ_ONLY
+from consumer.store.databases.choice import make_short_engine
+from consumer.store.schema import CONTRACT, NOTHING_YET, owns_table
 
 ROWS_MAX = 10_000
 """How many rows of a table are looked at or kept. A table with more is not one of a test."""
@@ -43,7 +44,7 @@ class Database:
         """Name it. Nothing is done yet.
 
         Args:
-            url: the database, see `consumer.store.databases.engine.parse_url`.
+            url: the database, see `consumer.store.databases.url.parse_url`.
             setup: makes what the handler needs, before each run.
             observe: reads what counts, instead of all of the user's tables.
         """
@@ -83,7 +84,7 @@ class Database:
     def look(self) -> tuple[object, list[Event]]:
         """Give what the user's part of it shows, and the ledger."""
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
-            rows = connection.execute(select(ledger.c.seq, ledger.c.delta).order_by(ledger.c.seq))
+            rows = connection.execute(select(CONTRACT.ledger).order_by(CONTRACT.ledger.c.seq))
             events = [(int(seq), int(delta)) for seq, delta in rows]
             return self._observe(connection), events
 
@@ -109,7 +110,7 @@ def _find_tables(connection: Connection) -> list[tuple[str | None, str]]:
         schemas = [None if name == default else name for name in inspector.get_schema_names() if _is_of_users(name)]
     tables = [(where, name) for where in schemas for name in inspector.get_table_names(where)]
     return sorted(
-        (table for table in tables if table[0] is not None or not schema.owns_table(table[1])), key=lambda t: _name(*t)
+        (table for table in tables if table[0] is not None or not owns_table(table[1])), key=lambda t: _name(*t)
     )
 
 

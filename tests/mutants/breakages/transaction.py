@@ -4,7 +4,7 @@ from tests.mutants.breakage import Breakage
 
 STORE, BACKEND, HANDLERS = (
     "consumer/store/transaction.py",
-    "consumer/store/databases/backend.py",
+    "consumer/store/databases/sqlite.py",
     "consumer/store/handlers.py",
 )
 ENGINE, RULE, SQL = "consumer/store/databases/engine.py", "consumer/core/verdict.py", "consumer/store/statements.py"

@@ -4,7 +4,8 @@ import pytest
 from sqlalchemy import make_url
 
 from consumer.core.errors import InvalidURL
-from consumer.store.databases.engine import make_engine, parse_url, show_url
+from consumer.store.databases.choice import make_engine
+from consumer.store.databases.url import parse_url, show_url
 
 
 @pytest.mark.parametrize(

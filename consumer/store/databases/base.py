@@ -1,0 +1,95 @@
+"""What the store asks of a database, whichever it is: the questions, and the words that all answers share.
+
+`sqlite.py` and `postgresql.py` answer. The transaction that asks is in `store/transaction.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, ClassVar, TypeAlias
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.sql import ClauseElement
+
+from consumer.core.events import Events
+from consumer.store.schema import Tables
+from consumer.store.statements import Statements
+
+BEGIN_STATEMENT = "consumer_begin"
+"""Execution option: what begins a transaction on SQLite, where it is not to be BEGIN IMMEDIATE."""
+
+READ_ONLY = {BEGIN_STATEMENT: "BEGIN DEFERRED"}
+"""Execution options for a transaction that only reads: it takes no write lock."""
+
+IN_HANDLER = "consumer_in_handler"
+"""Key in a connection's `info`: true while a handler runs, when nobody may end the transaction."""
+
+
+Insertion: TypeAlias = Callable[[Any, Events], int]
+"""`insert(driver, events)`: the number of rows that were inserted."""
+
+
+class Cause(Enum):
+    """Who or what caused a failure of a database."""
+
+    PASSING = "the server, the disk or another connection: it passes by itself"
+    CONTENT = "what was to be written, which the database or a rule of the user's refuses"
+    LASTING = "what somebody typed, granted or made: trying again changes nothing"
+
+
+class Database(ABC):
+    """One kind of database: its answers for the tables of one store."""
+
+    PARAMSTYLE: ClassVar[str]
+
+    def __init__(self, engine: Engine) -> None:
+        """Say over which engine."""
+        self._dialect = type(engine.dialect)(paramstyle=self.PARAMSTYLE)  # type: ignore[call-arg]  # DefaultDialect's own
+
+    def compile(self, statement: ClauseElement, schema: str) -> str:
+        """Give a statement's text, once and for all, for the driver, with its values in a dict.
+
+        Args:
+            statement: one over this store's tables.
+            schema: where they are. Each table is named with it, so that nothing that a session can put in front of
+                them, such as a temporary table of the same name, is ever meant.
+        """
+        return str(
+            statement.compile(dialect=self._dialect, schema_translate_map={None: schema}, render_schema_translate=True)
+        )
+
+    @abstractmethod
+    def current_schema(self, connection: Connection) -> str:
+        """Give the schema that a store's tables are in where its user has named none."""
+
+    @abstractmethod
+    def insertion(self, statements: Statements, schema: str) -> Insertion:
+        """Give the function that inserts rows into the ledger, and says how many were."""
+
+    @abstractmethod
+    def make_durable(self, connection: Connection) -> None:
+        """Make durable what is committed and visible: a process that died in its commit may have left it otherwise.
+
+        Called in a transaction, on SQLite under the write lock.
+
+        Raises:
+            SyncFailed: that cannot be done.
+        """
+
+    @abstractmethod
+    def check_durability(self, connection: Connection, tables: Tables, schema: str) -> None:
+        """Raise `UnsafeDurability` where a commit is not safe from a power cut."""
+
+    @abstractmethod
+    def restore_session(self, connection: Connection) -> None:
+        """Undo what a handler may have set for the session, that makes a commit less durable or a wait endless."""
+
+    def commit(self, connection: Connection) -> None:
+        """Commit. An error means that nobody knows whether it did."""
+        connection.commit()
+
+    @abstractmethod
+    def interrupt(self, driver: Any) -> None:
+        """Make the statement that runs on this connection, in another thread, fail. It need not succeed."""
