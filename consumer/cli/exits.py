@@ -30,6 +30,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.SchemaMismatch: UNUSABLE,
     errors.DatabaseUnusable: UNUSABLE,
     errors.SyncFailed: UNUSABLE,
+    errors.StoreReplaced: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
     errors.TLSRefused: 20,

@@ -172,6 +172,24 @@ class SyncFailed(ConsumerError):
         return f"{self.path} cannot be synced: {self.reason}; look at the disk"
 
 
+class StoreReplaced(ConsumerError):
+    """The database's file is no longer the one that is open, so that nothing written to it can be found again.
+
+    Attributes:
+        path: the file that was deleted, moved or replaced.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} was deleted, moved or replaced while it was open: nothing more is acknowledged; put the "
+            "right file there and start again, which goes on from the cursor that it holds"
+        )
+
+
 class SchemaMismatch(ConsumerError):
     """The database has a table of ours with another shape; the message names both shapes."""
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TypeAlias
 
-from consumer.lab.shim import consume_line, make_durable, open_store, state
+from consumer.lab.shim import consume_line, files_of, make_durable, open_store, state
 from consumer.sources.tcp.streams import check_timeout, close_after_error, close_writer
 from consumer.sources.tcp.wire import LINE_BYTES_MAX, encode_resume
+from consumer.store.databases.durable import FilesInPlace
 
 CLOSE_TIMEOUT_S = 1
 """How long a close may take where the caller's own timeout is invalid; the contract's number."""
@@ -45,13 +46,14 @@ async def consume_session(
     Raises:
         ValueError: `timeout` is no positive finite number, or a line is malformed.
         TimeoutError: a wait took too long.
+        StoreReplaced: the store's file was deleted, moved or replaced; nothing more is acknowledged.
         Exception: whatever `consume_line`, `before_ack` and the stream raise. A cancellation passes on.
     """
     close_timeout: float = CLOSE_TIMEOUT_S
     try:
         check_timeout(timeout)
         close_timeout = timeout
-        await _consume(reader, writer, con, timeout, before_ack)
+        await _consume(reader, writer, con, timeout, before_ack, files_of(con))
         result = state(con)
     except BaseException:
         await close_after_error(writer, close_timeout)
@@ -66,11 +68,14 @@ async def _consume(
     con: sqlite3.Connection,
     timeout: float,
     before_ack: BeforeAck | None,
+    files: FilesInPlace | None,
 ) -> None:
     while line := await _read_line(reader, timeout):
         ack = consume_line(con, line)
         if before_ack is not None:
             before_ack(int(ack.removeprefix(b"ACK ")))
+        if files is not None:
+            files.check()
         await _send(writer, ack, timeout)
 
 
@@ -111,11 +116,14 @@ async def run_client(
     check_timeout(timeout)
     con = open_store(path)
     try:
+        files = files_of(con)
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(host, port, limit=LINE_BYTES_MAX)
         try:
             last, _ = state(con)
             make_durable(con)  # RESUME claims it
+            if files is not None:
+                files.check()
             await _send(writer, encode_resume(last), timeout)
         except BaseException:
             await close_after_error(writer, timeout)

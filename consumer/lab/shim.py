@@ -6,6 +6,7 @@ the verdict is that of `core/verdict.py`. What is here is the transaction around
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from collections.abc import Callable
@@ -122,6 +123,23 @@ def make_durable(con: sqlite3.Connection) -> None:
         file = durable.main_file(row[0])
         durable.sync(Path(f"{file}-wal"))
         durable.sync(file.parent)
+
+
+def files_of(con: sqlite3.Connection) -> durable.FilesInPlace | None:
+    """Note which files a connection has open, to find out later whether they still are in their place.
+
+    Returns:
+        The files, None for a database in memory.
+    """
+    row = _fetch(con, durable.MAIN_FILE)
+    if row is None or not row[0]:
+        return None
+    main = os.fsdecode(row[0])
+    files = durable.FilesInPlace(main, main, None)
+    con.execute(f"PRAGMA {_MAIN}.table_info({CONTRACT.checkpoint.name})").close()  # after a first look there is a log
+    mode = _fetch(con, "PRAGMA journal_mode")
+    files.note_log(is_there=mode == ("wal",))
+    return files
 
 
 def state(con: sqlite3.Connection) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, NestedTransaction
 from consumer.core.errors import HandlerFailed
 from consumer.core.events import Event, Events
 from consumer.core.outcome import State
-from consumer.store.databases.base import IN_HANDLER, Cause
+from consumer.store.databases.base import IN_HANDLER, REFUSED, Cause
 from consumer.store.databases.choice import cause_of
 from consumer.store.retry import Patience, patience
 
@@ -82,6 +82,7 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
     """
     savepoint = connection.begin_nested()
     info = connection.info
+    info.pop(REFUSED, None)
     info[IN_HANDLER] = True
     try:
         _call(handler, connection, list(new))
@@ -93,7 +94,8 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
         ended = not _ends(savepoint, savepoint.rollback)
         if patience(error) is Patience.FOREVER and not ended:
             raise
-        raise HandlerRaised(before, new, error, ended=ended) from error
+        refused = info.pop(REFUSED, None)
+        raise HandlerRaised(before, new, PermissionError(refused) if refused else error, ended=ended) from error
     finally:
         info[IN_HANDLER] = False
     if not _ends(savepoint, savepoint.commit) or connection.info is not info:  # another one where it was detached

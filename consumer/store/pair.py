@@ -21,7 +21,7 @@ from consumer.store.statements import Statements
 
 
 class Pair:
-    """The two tables of one store. Its statements go to the driver.
+    """The two tables of one store. Its statements go to a cursor of the driver's.
 
     At one event a transaction, SQLAlchemy's part in them would be a third of the work.
 
@@ -42,40 +42,40 @@ class Pair:
         self._move_cursor = compiled(statements.move_cursor_from)
         self._insert = database.insertion(statements, schema)
 
-    def lock(self, driver: Any) -> State:
+    def lock(self, cursor: Any) -> State:
         """Read where the store stands, and keep every other consumer from moving it."""
-        row = driver.execute(self._lock_state, {}).fetchone()
+        row = cursor.execute(self._lock_state, {}).fetchone()
         if row is None:
             raise no_store()
         return checked_state(*row)
 
-    def plan(self, driver: Any, before: State, events: Sequence[Event]) -> Plan:
+    def plan(self, cursor: Any, before: State, events: Sequence[Event]) -> Plan:
         """Judge a batch."""
-        return verdict.plan(before.last, events, partial(self._read, driver))
+        return verdict.plan(before.last, events, partial(self._read, cursor))
 
-    def write(self, driver: Any, before: State, new: Events) -> State:
+    def write(self, cursor: Any, before: State, new: Events) -> State:
         """Write ledger rows, total and cursor, and give where the store stands then.
 
         Raises:
             Fenced: the cursor was moved although it was locked, or a trigger has ignored a write without an error.
         """
         last, added = new[-1][0], sum(new.deltas)
-        inserted = self._insert(driver, new)
+        inserted = self._insert(cursor, new)
         points.reach(Point.AFTER_LEDGER)
-        counted = driver.execute(self._add_to_total, {"delta": added}).rowcount
+        counted = cursor.execute(self._add_to_total, {"delta": added}).rowcount
         points.reach(Point.AFTER_TOTAL)
-        moved = driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last}).rowcount
+        moved = cursor.execute(self._move_cursor, {"seq": last, "from_seq": before.last}).rowcount
         if (inserted, counted, moved) != (len(new), 1, 1):
             raise Fenced(before.last)
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)
 
-    def _read(self, driver: Any, seqs: set[int]) -> dict[int, int]:
+    def _read(self, cursor: Any, seqs: set[int]) -> dict[int, int]:
         """Read what the ledger holds of some numbers: a query for each run of consecutive ones."""
         found: dict[int, int] = {}
         for _, group in groupby(enumerate(sorted(seqs)), lambda pair: pair[1] - pair[0]):
             run = [seq for _, seq in group]
-            found.update(driver.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
+            found.update(cursor.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
         return found
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, CursorResult, Executable, event, inspect
 from sqlalchemy.exc import DBAPIError
 
 from consumer.core import points
-from consumer.core.errors import NotReady, StoppedByForce
+from consumer.core.errors import NotReady, StoppedByForce, StoreReplaced
 from consumer.core.events import Event, Events
 from consumer.core.outcome import Outcome, State, checked_state
 from consumer.core.points import Point
@@ -107,13 +107,19 @@ class Store:
         Raises:
             NotReady, UnsafeDurability, sqlalchemy.exc.DBAPIError: as for `state` and `check_durability`.
             SyncFailed: the cursor cannot be made durable.
+            StoreReplaced: the database's file is not the one that is open.
             StoppedByForce: after `interrupt`.
         """
         self._interrupted.clear()
-        self.check_durability()
-        with self._reading() as connection:
-            last = self._read_state(connection).last
-        return last if last == self._durable else self._make_durable()
+        with self._discarding():
+            self.check_durability()
+            with self._reading() as connection:
+                last = self._read_state(connection).last
+                self._database.check_place(connection)
+            if self._connection is None or last != self._durable:
+                return self._make_durable()
+            self._database.check_place(self._connection)
+        return last
 
     def interrupt(self) -> None:
         """Make the `apply` or `resume` of another thread fail soon. The next `resume` makes the store usable again."""
@@ -152,6 +158,7 @@ class Store:
             last = self._read_state(connection).last
             self._database.make_durable(connection)
             connection.rollback()
+            self._database.check_place(connection)
         self._durable = last
         return last
 
@@ -173,15 +180,15 @@ class Store:
         with self._discarding():
             connection = self._begin()
             pair = self._pair_of(connection)
-            driver = connection.connection.driver_connection
-            state = before = pair.lock(driver)
-            plan = pair.plan(driver, before, events)
+            cursor = self._database.own_cursor(connection.connection.driver_connection)
+            state = before = pair.lock(cursor)
+            plan = pair.plan(cursor, before, events)
             if plan.acked and before.last != self._durable:
                 # Somebody else has committed this, and may have died of a sync that failed.
                 self._database.make_durable(connection)
                 self._durable = before.last
             if plan.new:
-                state = pair.write(driver, before, plan.new)
+                state = pair.write(cursor, before, plan.new)
                 if handler is not None:
                     points.reach(Point.BEFORE_HANDLER)
                     call_inside_savepoint(handler, connection, before, plan.new)
@@ -193,9 +200,13 @@ class Store:
                 self._durable = state.last
             else:
                 connection.rollback()
+            self._database.check_place(connection)
+            if plan.new and handler is not None and self._database.was_changed(connection):
+                self._discard()
         return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
 
     def _begin(self) -> Connection:
+        is_new = self._connection is None
         if self._connection is None:
             self._connection = self._engine.connect()
         for remaining in reversed(range(BEGIN_TRIES)):
@@ -207,6 +218,8 @@ class Store:
             except DBAPIError as error:
                 if not is_busy(error) or not remaining:
                     raise
+        if is_new:
+            self._database.check_place(self._connection)
         return self._connection
 
     def _commit(self, connection: Connection, before: State, new: Events) -> None:
@@ -223,10 +236,24 @@ class Store:
         try:
             yield
         except BaseException as error:
+            replaced = self._find_replaced() if isinstance(error, Exception) else None
             self._discard()
+            if replaced is not None:
+                raise replaced from error
             if self._interrupted.is_set() and isinstance(error, Exception):
                 raise StoppedByForce from error
             raise
+
+    def _find_replaced(self) -> StoreReplaced | None:
+        """Say whether a failure comes from files that are gone: SQLite itself then reports one of input or output."""
+        try:
+            if self._connection is not None and not self._connection.closed:
+                self._database.check_place(self._connection)
+        except StoreReplaced as replaced:
+            return replaced
+        except Exception:  # noqa: BLE001 - the connection is broken in another way, which the first failure tells
+            return None
+        return None
 
     def _discard(self) -> None:
         """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""

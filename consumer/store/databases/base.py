@@ -23,12 +23,15 @@ BEGIN_STATEMENT = "consumer_begin"
 READ_ONLY = {BEGIN_STATEMENT: "BEGIN DEFERRED"}
 """Execution options for a transaction that only reads: it takes no write lock."""
 
+REFUSED = "consumer_refused"
+"""Key in a connection's `info`: what a handler tried that was refused, as a sentence."""
+
 IN_HANDLER = "consumer_in_handler"
 """Key in a connection's `info`: true while a handler runs, when nobody may end the transaction."""
 
 
 Insertion: TypeAlias = Callable[[Any, Events], int]
-"""`insert(driver, events)`: the number of rows that were inserted."""
+"""`insert(cursor, events)`: the number of rows that were inserted."""
 
 
 class Cause(Enum):
@@ -83,8 +86,26 @@ class Database(ABC):
         """Raise `UnsafeDurability` where a commit is not safe from a power cut."""
 
     @abstractmethod
+    def check_place(self, connection: Connection) -> None:
+        """Make sure that what is committed on this connection can be found again by others.
+
+        Called first in a connection's first transaction, and then before anything is claimed of what it has committed.
+
+        Raises:
+            StoreReplaced: the database's file was deleted, moved or replaced while it was open.
+        """
+
+    @abstractmethod
+    def own_cursor(self, driver: Any) -> Any:
+        """Give a cursor for our own statements, whatever rows a handler has asked the connection for."""
+
+    @abstractmethod
     def restore_session(self, connection: Connection) -> None:
         """Undo what a handler may have set for the session, that makes a commit less durable or a wait endless."""
+
+    @abstractmethod
+    def was_changed(self, connection: Connection) -> bool:
+        """Say whether a handler has left something on its connection that the next batch would meet."""
 
     def commit(self, connection: Connection) -> None:
         """Commit. An error means that nobody knows whether it did."""

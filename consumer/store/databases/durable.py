@@ -1,4 +1,8 @@
-"""Files of SQLite's that somebody else has written to, or we in vain: make durable what they hold."""
+"""The files of a SQLite database, which the system must be asked about: are they on disk, and still in their place?
+
+Somebody else may have written to them, or we in vain: then what they hold is made durable. SQLite does not notice that
+one of them was deleted or replaced while it was open, and goes on writing into a file without a name.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
-from consumer.core.errors import SyncFailed, UnsafeDurability
+from consumer.core.errors import StoreReplaced, SyncFailed, UnsafeDurability
 from consumer.core.words import why
 
 COPY_BYTES = 1024 * 1024
@@ -21,6 +26,58 @@ MAIN_FILE = "SELECT CAST(file AS BLOB) FROM pragma_database_list WHERE name = 'm
 def main_file(found: bytes) -> Path:
     """Give the path that `MAIN_FILE` has found."""
     return Path(os.fsdecode(found))
+
+
+FileId: TypeAlias = tuple[int, int]
+"""Device and inode: what tells a file from any other, whatever its name."""
+
+
+def file_id(path: str) -> FileId | None:
+    """Say which file has this name, None where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - it is called for each acknowledgement, and `Path.stat` costs more
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class FilesInPlace:
+    """The files of one open connection, and whether their names still lead to them.
+
+    Args:
+        path: the database's name, as it was given to SQLite.
+        main: the file that SQLite has opened, by its own account.
+        before: which file had that name before it was opened, None where that was not looked at. Where another one has
+            it now, nobody knows which of them SQLite has opened.
+
+    Raises:
+        StoreReplaced: that is so.
+    """
+
+    def __init__(self, path: str, main: str, before: FileId | None) -> None:
+        self._expected: dict[str, FileId | None] = {os.path.abspath(path): file_id(path), main: file_id(main)}  # noqa: PTH100 - links stay links
+        self._log = f"{main}-wal"
+        self.knows_log = False
+        """Whether `note_log` was called."""
+        if before is not None and before != self._expected[os.path.abspath(path)]:  # noqa: PTH100 - as above
+            raise StoreReplaced(path)
+
+    def note_log(self, *, is_there: bool) -> None:
+        """Say, in the first transaction, whether there must be a log. The one that is there now is the one to stay."""
+        self.knows_log = True
+        if is_there:
+            self._expected[self._log] = file_id(self._log)
+
+    def check(self) -> None:
+        """Make sure of it; one call takes a few microseconds.
+
+        Raises:
+            StoreReplaced: another file has the name of one of them, or none has.
+        """
+        for path, expected in self._expected.items():
+            found = file_id(path)
+            if found is None or found != expected:
+                raise StoreReplaced(path)
 
 
 def write_again(path: Path) -> None:

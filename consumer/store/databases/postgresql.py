@@ -136,15 +136,14 @@ class PostgreSQL(Database):
         few = self.compile(statements.insert_events, schema)
         many = f"COPY {few.split('INSERT INTO ', 1)[1].split(')', 1)[0]}) FROM STDIN"
 
-        def insert(driver: Any, events: Events) -> int:
-            with driver.cursor() as cursor:
-                if len(events) < self.COPY_ROWS:
-                    cursor.execute(few, {"seqs": events.seqs, "deltas": events.deltas})
-                else:
-                    with cursor.copy(many) as copy:
-                        copy.write("%d\t%d\n" * len(events) % tuple(events.numbers))
-                inserted: int = cursor.rowcount
-                return inserted
+        def insert(cursor: Any, events: Events) -> int:
+            if len(events) < self.COPY_ROWS:
+                cursor.execute(few, {"seqs": events.seqs, "deltas": events.deltas})
+            else:
+                with cursor.copy(many) as copy:
+                    copy.write("%d\t%d\n" * len(events) % tuple(events.numbers))
+            inserted: int = cursor.rowcount
+            return inserted
 
         return insert
 
@@ -162,6 +161,17 @@ class PostgreSQL(Database):
         ]
         if unsafe:
             raise UnsafeDurability(f"PostgreSQL could lose a commit: {', '.join(unsafe)}; change that on the server")
+
+    def check_place(self, connection: Connection) -> None:
+        """A server looks after its files itself."""
+
+    def own_cursor(self, driver: Any) -> Any:
+        from psycopg.rows import tuple_row  # noqa: PLC0415 - only where the driver is there
+
+        return driver.cursor(row_factory=tuple_row)
+
+    def was_changed(self, connection: Connection) -> bool:
+        return False
 
     def restore_session(self, connection: Connection) -> None:
         connection.exec_driver_sql(SET_SESSION)

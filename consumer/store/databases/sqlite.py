@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -17,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, pool
 from consumer.core.errors import UnsafeDurability
 from consumer.core.events import Events
 from consumer.store.databases import durable
-from consumer.store.databases.base import BEGIN_STATEMENT, IN_HANDLER, Cause, Database, Insertion
+from consumer.store.databases.base import BEGIN_STATEMENT, IN_HANDLER, REFUSED, Cause, Database, Insertion
 from consumer.store.schema import Tables
 from consumer.store.statements import Statements
 
@@ -29,6 +30,41 @@ BUSY_TIMEOUT_S = 10
 
 BUSY_TIMEOUT_MS = 1000
 """SQLite: a single wait for a lock. Short, since it cannot be interrupted; the store waits again."""
+
+_FILES = "consumer_files"
+"""Key in a connection's `info`: its files."""
+
+_PATH, _BEFORE = "consumer_path", "consumer_before"
+"""Keys in a connection's `info`: the name that was opened, and which file had it before that."""
+
+_CHANGED = "consumer_changed"
+"""Key in a connection's `info`: a handler has done something that outlasts its transaction on this connection."""
+
+_WRITES = {sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_REINDEX}
+"""What changes a database, DDL included, which changes its schema's table. The fourth thing told is which database."""
+
+_LASTING = {
+    sqlite3.SQLITE_CREATE_TEMP_INDEX,
+    sqlite3.SQLITE_CREATE_TEMP_TABLE,
+    sqlite3.SQLITE_CREATE_TEMP_TRIGGER,
+    sqlite3.SQLITE_CREATE_TEMP_VIEW,
+}
+"""What stays on the connection when the transaction has ended."""
+
+_READING_PRAGMAS = {
+    "defer_foreign_keys",  # it is off again when the transaction ends
+    "foreign_key_check",
+    "foreign_key_list",
+    "index_info",
+    "index_list",
+    "index_xinfo",
+    "integrity_check",
+    "quick_check",
+    "table_info",
+    "table_list",
+    "table_xinfo",
+}
+"""Pragmas that take a value and set nothing that lasts. SQLAlchemy's inspector uses most of them."""
 
 PASSING_CODES = {
     sqlite3.SQLITE_BUSY,  # another connection has the lock
@@ -71,6 +107,7 @@ class SQLite(Database):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        event.listen(engine, "do_connect", _look_before)
         event.listen(engine, "connect", _prepare)
 
     def current_schema(self, connection: Connection) -> str:
@@ -81,14 +118,14 @@ class SQLite(Database):
         values = one[one.rindex("(") :]
         many = [(rows, one + f", {values}" * (rows - 1)) for rows in self.ROWS]
 
-        def insert(driver: Any, events: Events) -> int:
+        def insert(cursor: sqlite3.Cursor, events: Events) -> int:
             start = inserted = 0
             for rows, statement in many:
                 while len(events) - start >= rows:
-                    inserted += driver.execute(statement, events[start : start + rows].numbers).rowcount
+                    inserted += cursor.execute(statement, events[start : start + rows].numbers).rowcount
                     start += rows
             if len(events) > start:
-                inserted += driver.executemany(one, events[start:]).rowcount
+                inserted += cursor.executemany(one, events[start:]).rowcount
             return inserted
 
         return insert
@@ -110,23 +147,87 @@ class SQLite(Database):
                 "a commit may be lost; use a file on a local disk and leave both settings alone"
             )
 
+    def check_place(self, connection: Connection) -> None:
+        files = connection.info.get(_FILES)
+        if files is None:
+            return
+        if not files.knows_log:
+            files.note_log(is_there=connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal")
+        files.check()
+
+    def own_cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
+        cursor = driver.cursor()
+        cursor.row_factory = None
+        return cursor
+
     def restore_session(self, connection: Connection) -> None:
-        """Nothing can be set: SQLite refuses to change `synchronous` inside a transaction."""
+        """Nothing need be: SQLite refuses to change `synchronous` inside a transaction."""
+
+    def was_changed(self, connection: Connection) -> bool:
+        driver: Any = connection.connection.driver_connection
+        return (
+            bool(connection.info.pop(_CHANGED, False))
+            or driver.row_factory is not None
+            or driver.text_factory is not str
+            or driver.isolation_level is not None
+        )
 
     def interrupt(self, driver: Any) -> None:
         driver.interrupt()
 
 
+def _look_before(_dialect: object, record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
+    """Note which file has the name that SQLite is about to open."""
+    path = _path_of(arguments[0]) if options.get("uri") else arguments[0]
+    record.info[_PATH], record.info[_BEFORE] = path, durable.file_id(path)
+
+
 def _prepare(connection: sqlite3.Connection, record: Any) -> None:
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}").close()
     connection.execute("PRAGMA journal_mode=WAL").close()
+    (main,) = connection.execute(durable.MAIN_FILE).fetchone()
+    info = record.info
+    if main:  # otherwise it is in memory
+        info[_FILES] = durable.FilesInPlace(info[_PATH], os.fsdecode(main), info.pop(_BEFORE))
+    connection.set_authorizer(_authorizer(info))
 
-    def authorize(action: int, *_details: object) -> int:
-        """Keep handlers from ending the transaction. It is asked when a statement is prepared, not for each row."""
-        ends_transaction = action == sqlite3.SQLITE_TRANSACTION and record.info.get(IN_HANDLER, False)
-        return sqlite3.SQLITE_DENY if ends_transaction else sqlite3.SQLITE_OK
 
-    connection.set_authorizer(authorize)
+def _authorizer(info: dict[str, Any]) -> Callable[[int, str | None, str | None, str | None, str | None], int]:
+    """Make the function that SQLite asks when a statement is prepared, not for each row, whether that may be done.
+
+    It keeps a handler from ending the transaction and from what would not be atomic with it, and it notes what a
+    handler does that outlasts the transaction on its connection.
+    """
+
+    def authorize(action: int, name: str | None, value: str | None, database: str | None, _trigger: str | None) -> int:
+        if not info.get(IN_HANDLER, False):
+            return sqlite3.SQLITE_OK
+        if action == sqlite3.SQLITE_TRANSACTION:
+            return sqlite3.SQLITE_DENY
+        if action in {sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH}:
+            info[REFUSED] = (
+                "a handler must not attach or detach a database: what is written to another file is not committed "
+                "together with the cursor"
+            )
+            return sqlite3.SQLITE_DENY
+        if action in _WRITES and database not in {SCHEMA, "temp", None}:
+            info[REFUSED] = (
+                f"a handler must not write to the attached database {database}: it is another file, which is not "
+                "committed together with the cursor"
+            )
+            return sqlite3.SQLITE_DENY
+        if action in _LASTING or (
+            action == sqlite3.SQLITE_PRAGMA and value is not None and name not in _READING_PRAGMAS
+        ):
+            info[_CHANGED] = True
+        return sqlite3.SQLITE_OK
+
+    return authorize
+
+
+def _path_of(name: str) -> str:
+    """Give the path in what SQLite is given to open: a path, or a `file:` URI."""
+    return unquote(urlsplit(name).path) if name.startswith("file:") else name
 
 
 def primary_code(error: sqlite3.Error) -> int | None:
@@ -149,6 +250,4 @@ def is_in_memory(url: URL) -> bool:
 def is_there(url: URL) -> bool:
     """Say whether the file that a URL names can hold anything: to connect would create it."""
     path = url.database or ""
-    if "uri" in url.query and path.startswith("file:"):
-        path = unquote(urlsplit(path).path)
-    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises for a name that is too long
+    return os.path.exists(_path_of(path) if "uri" in url.query else path)  # noqa: PTH110 - `Path.exists` raises for a name that is too long
