@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -19,7 +20,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, NoReturn
 
-import stamina
 import typer
 from rich.console import Console
 
@@ -32,6 +32,7 @@ from consumer.core.errors import DatabaseUnusable, InvalidOption, NotReady, Stop
 from consumer.core.words import counted, why
 from consumer.observe.observations import logger
 from consumer.runtime.consumer import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S, Consumer
+from consumer.runtime.supervision import backoff
 from consumer.sources.tcp.tls import TLS
 from consumer.store import migrate
 from consumer.store.databases.choice import is_busy, is_database_error
@@ -178,10 +179,17 @@ def run(
             asyncio.run(_run_until_stopped(consumer, screen, stop_timeout + FORCE_S))
 
 
-@stamina.retry(on=is_busy, attempts=None, timeout=None)
 def _upgrade_when_free(db: str) -> None:
     """Bring a SQLite store to this version; another process's lock is waited for, as it is later on."""
-    migrate.upgrade(db)
+    for wait_s in backoff():
+        try:
+            return migrate.upgrade(db)
+        except Exception as error:
+            if not is_busy(error):
+                raise
+            logger.warning("%s is locked by another process; trying again in %.1f s", show_url(parse_url(db)), wait_s)
+            time.sleep(wait_s)
+    return None
 
 
 @contextmanager

@@ -116,8 +116,7 @@ def _logging(handler: logging.Handler) -> Iterator[None]:
     root, ours = logging.getLogger(), logging.getLogger("consumer")
     root.addHandler(handler)
     ours.setLevel(logging.INFO)
-    for name in ("stamina", "psycopg"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # every retry and every failure has a line of ours already
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # every failure has a line of ours already
     try:
         yield
     finally:

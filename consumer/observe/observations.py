@@ -57,10 +57,12 @@ class Disconnected:
     Attributes:
         address: the publisher's.
         reason: which of the two.
+        is_doubtful: the publisher has said nothing at all, so that something else may listen there.
     """
 
     address: str
     reason: str
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +107,8 @@ class LogSink:
         match observation:
             case Connected(address, last):
                 self._log.info("connected to %s, resuming after %d", address, last)
-            case Disconnected(address, reason):
-                self._log.info("%s: %s", address, reason)
+            case Disconnected(address, reason, is_doubtful):
+                self._log.log(logging.WARNING if is_doubtful else logging.INFO, "%s: %s", address, reason)
             case Retrying(error, wait_s):
                 cause = getattr(error, "orig", None) or error  # SQLAlchemy adds its own words to the database's
                 reason = " ".join(str(cause).split()) or type(error).__name__

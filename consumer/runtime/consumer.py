@@ -1,40 +1,32 @@
-"""The consumer: a feed and a store under supervision, for as long as it takes.
+"""The consumer as a user sees it: its two ends, its options, and how it is run, stopped and waited for.
 
-One session follows the other. Whatever fails and passes by itself (`retry.py` says what) ends in a new connection and a
-RESUME from the cursor in the database. A stop lets the commit in flight end first.
+One session follows the other. Whatever fails and passes by itself ends in a new connection and a RESUME from the cursor
+in the database. A stop lets the commit in flight end first.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
-from functools import partial
 
-import stamina
-
-from consumer.core.errors import ConnectFailed, ConsumerError, GaveUp, InvalidOption, ResyncRequired
-from consumer.core.events import Events
-from consumer.core.outcome import Outcome
 from consumer.observe.observations import (
-    Committed,
-    Connected,
     Disconnected,
     Observation,
     Observer,
     Retrying,
     Stalled,
-    logger,
     notify,
 )
-from consumer.runtime.calls import Calls, Stop
-from consumer.runtime.session import consume
-from consumer.sources.tcp.feed import Address, Feed, IdleError
+from consumer.runtime.calls import Calls
+from consumer.runtime.progress import Progress
+from consumer.runtime.session import Sessions
+from consumer.runtime.stopping import Stop
+from consumer.runtime.supervision import Failures, backoff
+from consumer.sources.tcp.connection import IdleError
+from consumer.sources.tcp.endpoint import Endpoint
 from consumer.sources.tcp.streams import check_timeout
 from consumer.sources.tcp.tls import TLS
 from consumer.store.handlers import Handler, check_handler
-from consumer.store.retry import TRIES, Patience, patience
-from consumer.store.schema import NOTHING_YET
 from consumer.store.transaction import Store
 
 TIMEOUT_S = 30.0
@@ -45,12 +37,6 @@ STOP_TIMEOUT_S = 20.0
 
 BATCH_EVENTS = 8192
 """The most events of one transaction, unless the caller says otherwise: more gains little and holds the lock longer."""
-
-WAIT_INITIAL_S, WAIT_MAX_S, WAIT_JITTER_S = 0.1, 30.0, 1.0
-"""The backoff: twice as long each time, with jitter, so that many consumers do not come back at once."""
-
-REFUSAL_PATIENCE_S = 30.0
-"""How long a PostgreSQL server may refuse a consumer that it never let in, before that is final."""
 
 
 class Consumer:
@@ -95,29 +81,17 @@ class Consumer:
             raise ValueError("batch and max_attempts must be at least 1")
         if handler is not None:
             check_handler(handler)
-        self._address = Address.parse(url)
-        self._tls = tls or TLS()
-        if self._tls != TLS() and not self._address.uses_tls:
-            raise InvalidOption("TLS options need an address that uses TLS: tls://HOST:PORT")
-        self._context = self._tls.context() if self._address.uses_tls else None
+        self._endpoint = Endpoint(url, tls or TLS(), timeout)
         self._store = store
         self._handler = handler
-        self._timeout = timeout
         self._stop_timeout = stop_timeout
         self._batch = batch
         self._once = once
         self._max_attempts = max_attempts
         self._observers = tuple(observers)
         self._stop = Stop()
-        self._running: Calls | None = None
-        self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
-        self._has_ended = False
-        self._last: int | None = None  # the cursor, once it is known
-        self._resumed_from = NOTHING_YET  # the cursor that the last RESUME said
-        self._commits = 0  # how many batches with new events: progress
-        self._failed_connects = 0  # in a row
-        self._failures = 0  # of those that are tried three times, since the last progress
-        self._refused_since: float | None = None
+        self._progress = Progress()
+        self._has_run = False
 
     # What a user calls.
 
@@ -130,24 +104,25 @@ class Consumer:
             StoppedByForce: the commit in flight did not end in time after a stop.
             CancelledError: it was cancelled; the database call was interrupted and has returned.
         """
-        if self._running is not None:
+        if self._has_run:
             raise RuntimeError("a consumer runs once: make a new one")
-        calls = self._running = Calls(self._store.interrupt, self._stop, self._stop_timeout)
-        supervision = asyncio.create_task(self._supervise())
+        self._has_run = True
+        calls = Calls(self._store.interrupt, self._stop, self._stop_timeout)
+        supervision = asyncio.create_task(self._supervise(calls))
         watching = asyncio.create_task(calls.watch(lambda waited_s: self._notify(Stalled(waited_s))))
         try:
-            await self._stop.see_out(supervision)
+            await self._stop.wait_for_end(supervision)
         finally:
             watching.cancel()
-            calls.end()
-            self._give_up_waiting()
+            calls.close()
+            self._progress.end()
         if not supervision.cancelled():
             supervision.result()
 
     @property
     def last(self) -> int | None:
         """The cursor, None before it is known."""
-        return self._last
+        return self._progress.last
 
     def stop(self) -> None:
         """Stop reading, let the commit in flight end, acknowledge it, close. Called again: interrupt it.
@@ -165,152 +140,56 @@ class Consumer:
         Raises:
             ConsumerError: the consumer ended before.
         """
-        if self._last is not None and self._last >= seq:
-            return
-        if self._has_ended:
-            raise _never_came(seq)
-        waiting = (seq, asyncio.get_running_loop().create_future())
-        self._waiting.add(waiting)
-        try:
-            await waiting[1]
-        finally:
-            self._waiting.discard(waiting)
+        await self._progress.wait_for(seq)
 
-    # Supervision: one session after the other, and the waits between them.
+    # One session after the other, and the waits between them.
 
-    async def _supervise(self) -> None:
-        try:
-            while not await self._run_until_progress():
-                pass
-        except _Again as again:  # where the application has switched stamina's retrying off
-            raise (again.__cause__ or again) from None
-
-    async def _run_until_progress(self) -> bool:
-        """Try sessions with growing waits until one makes progress. True: the consumer has ended."""
-        commits = self._commits
-        async for attempt in stamina.retry_context(
-            on=_Again,
-            attempts=None,
-            timeout=None,
-            wait_initial=WAIT_INITIAL_S,
-            wait_max=WAIT_MAX_S,
-            wait_jitter=WAIT_JITTER_S,
-        ):
-            with attempt:
-                try:
-                    return await self._session()
-                except IdleError as error:
-                    self._notify(Disconnected(str(self._address), str(error)))
-                    return False
-                except Exception as error:
-                    progressed = self._commits != commits
-                    await self._check_final(error)
-                    self._notify(Retrying(error, 0.0 if progressed else attempt.next_wait))
-                    if progressed:
-                        return False
-                    raise _Again from error
-        raise AssertionError("without a limit of attempts there is always another")
-
-    async def _check_final(self, error: Exception) -> None:
-        """Raise what is final, by the table in `retry.py` and what was tried so far."""
-        match patience(error):
-            case Patience.FOREVER:
-                if self._is_refused_for_good(error):
-                    raise error
-            case Patience.CONNECTING:
-                self._failed_connects += 1
-                if self._max_attempts is not None and self._failed_connects >= self._max_attempts:
-                    raise GaveUp(self._failed_connects, str(error)) from error
-            case Patience.THRICE:
-                self._failures += 1
-                if self._failures >= TRIES:
-                    raise error
-            case Patience.NEVER:
-                if not (isinstance(error, ResyncRequired) and await self._was_moved_on()):
-                    raise error
-
-    def _is_refused_for_good(self, error: Exception) -> bool:
-        """Whether a PostgreSQL server that never let us in keeps refusing: a typing error rather than a restart."""
-        if self._last is not None or "FATAL" not in str(error):
-            self._refused_since = None
-            return False
-        if self._refused_since is None:
-            self._refused_since = time.monotonic()
-        return time.monotonic() - self._refused_since >= REFUSAL_PATIENCE_S
-
-    async def _was_moved_on(self) -> bool:
-        """Whether another consumer has moved the cursor since we said it, so that our RESUME was out of date."""
-        try:
-            return (await self._calls.make(self._store.state)).last > self._resumed_from
-        except Exception as error:
-            if patience(error) is Patience.FOREVER:
-                return True  # the next session will see
-            raise
-
-    # One session: from RESUME to the end of the connection.
-
-    async def _session(self) -> bool:
-        """Consume from one connection. True: the publisher has closed and that is the end."""
-        last = self._resumed_from = await self._calls.make(self._store.resume)
-        self._note(last)
-        async with await Feed.connect(self._address, last, self._timeout, self._context, self._tls.name) as feed:
-            self._notify(Connected(str(self._address), last))
+    async def _supervise(self, calls: Calls) -> None:
+        failures = Failures(self._max_attempts)
+        sessions = Sessions(
+            self._endpoint,
+            self._store,
+            self._handler,
+            self._batch,
+            calls=calls,
+            stop=self._stop,
+            progress=self._progress,
+            failures=failures,
+            notify=self._notify,
+        )
+        delays, commits = backoff(), self._progress.commits
+        while True:
             try:
-                await consume(feed, self._batch, partial(self._apply, feed))
-            except ConnectFailed:  # on TLS it may turn out only now
-                raise
-            except BaseException:
-                self._failed_connects = 0
-                raise
-            self._failed_connects = 0
-        if self._once:
-            self._notify(Disconnected(str(self._address), feed.end))
-            return True
-        raise EOFError(f"{self._address} {feed.end}")
+                has_begun = await sessions.run()
+                ending = self._ending(has_begun=has_begun)
+                if self._once:
+                    return self._notify(ending)
+                failure: Exception = EOFError(f"{ending.address} {ending.reason}")
+            except IdleError as error:
+                self._notify(Disconnected(str(self._endpoint), str(error)))
+                delays = backoff()
+                continue
+            except Exception as error:  # noqa: BLE001 - what is final is raised again below
+                failure = error
+            final = failures.final(failure)
+            if final is not None:
+                raise final
+            wait_s = next(delays)
+            if self._progress.commits != commits:
+                delays, commits, wait_s = backoff(), self._progress.commits, 0.0
+            self._notify(Retrying(failure, wait_s))
+            await asyncio.sleep(wait_s)
 
-    async def _apply(self, feed: Feed, events: Events) -> Outcome:
-        """Commit a batch and acknowledge what is committed, even where we are cancelled meanwhile."""
-        began = time.monotonic()
-
-        def settle(outcome: Outcome) -> None:
-            feed.acknowledge(events[: outcome.acked].seqs)
-            if outcome.error is not None and self._stop.asked.is_set():  # nobody raises it any more
-                logger.warning("what was under way at the stop failed: %s", outcome.error)
-            if outcome.new:
-                self._commits += 1
-                self._failures = 0
-            self._note(outcome.last)
-            took_s = time.monotonic() - began
-            self._notify(Committed(outcome.new, outcome.acked, outcome.last, outcome.total, took_s))
-
-        return await self._calls.make(lambda: self._store.apply(events, self._handler), settle)
-
-    @property
-    def _calls(self) -> Calls:
-        assert self._running is not None
-        return self._running
-
-    # Telling others.
+    def _ending(self, *, has_begun: bool) -> Disconnected:
+        """Say how the publisher has closed. Over TCP an empty stream looks like a publisher that wants TLS."""
+        if has_begun:
+            return Disconnected(str(self._endpoint), "closed the connection")
+        other = "it is no publisher" if self._endpoint.uses_tls else "it is no publisher or speaks TLS: see tls://"
+        return Disconnected(
+            str(self._endpoint),
+            f"closed the connection without a word: it has nothing after event {self._progress.last}, or {other}",
+            is_doubtful=True,
+        )
 
     def _notify(self, observation: Observation) -> None:
         notify(self._observers, observation)
-
-    def _note(self, last: int) -> None:
-        self._last = last
-        for seq, future in self._waiting:
-            if seq <= last and not future.done():
-                future.set_result(None)
-
-    def _give_up_waiting(self) -> None:
-        self._has_ended = True
-        for seq, future in self._waiting:
-            if not future.done():
-                future.set_exception(_never_came(seq))
-
-
-def _never_came(seq: int) -> ConsumerError:
-    return ConsumerError(f"the consumer ended before event {seq}")
-
-
-class _Again(Exception):
-    """Wraps what is to be tried again, for the backoff."""

@@ -33,7 +33,7 @@ class Inbox:
             self._room.clear()
             await self._room.wait()
 
-    def end(self, error: Exception | None = None, *, drop: bool = False) -> None:
+    def close(self, error: Exception | None = None, *, drop: bool = False) -> None:
         """Say that nothing more comes, and why; `drop` forgets what is still waiting."""
         if drop:
             self._numbers.clear()
@@ -42,7 +42,7 @@ class Inbox:
         self._news.set()
 
     async def take(self, count_max: int) -> Events:
-        """Give what is there, up to a number; wait where nothing is. None at all means the end."""
+        """Give what is there, up to a number; wait where nothing is. Where nothing more comes, that is none."""
         while not self._numbers and not self._ended:
             self._news.clear()
             self.is_awaited = True

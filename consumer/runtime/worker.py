@@ -71,7 +71,7 @@ class Worker:
         self._calls.put(call)
         return call
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the thread when it has nothing more to do."""
         self._calls.put(None)
 

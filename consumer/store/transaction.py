@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Self
 
 from sqlalchemy import URL, Connection, CursorResult, Executable, event, inspect
@@ -180,23 +180,18 @@ class Store:
         with self._discarding():
             connection = self._begin()
             pair = self._pair_of(connection)
-            cursor = self._database.own_cursor(connection.connection.driver_connection)
-            state = before = pair.lock(cursor)
-            plan = pair.plan(cursor, before, events)
-            if plan.acked and before.last != self._durable:
-                # Somebody else has committed this, and may have died of a sync that failed.
-                self._database.make_durable(connection)
-                self._durable = before.last
+            # One that is left open would keep the connection, and its lock, for as long as an error refers to it.
+            with closing(self._database.own_cursor(connection.connection.driver_connection)) as cursor:
+                state = before = pair.lock(cursor)
+                plan = pair.plan(cursor, before, events)
+                if plan.acked and before.last != self._durable:
+                    # Somebody else has committed this, and may have died of a sync that failed.
+                    self._database.make_durable(connection)
+                    self._durable = before.last
+                if plan.new:
+                    state = pair.write(cursor, before, plan.new)
             if plan.new:
-                state = pair.write(cursor, before, plan.new)
-                if handler is not None:
-                    points.reach(Point.BEFORE_HANDLER)
-                    call_inside_savepoint(handler, connection, before, plan.new)
-                    self._database.restore_session(connection)
-                    points.reach(Point.AFTER_HANDLER)
-                points.reach(Point.BEFORE_COMMIT)
-                self._commit(connection, before, plan.new)
-                points.reach(Point.AFTER_COMMIT)
+                self._handle_and_commit(connection, before, plan.new, handler)
                 self._durable = state.last
             else:
                 connection.rollback()
@@ -204,6 +199,16 @@ class Store:
             if plan.new and handler is not None and self._database.was_changed(connection):
                 self._discard()
         return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
+
+    def _handle_and_commit(self, connection: Connection, before: State, new: Events, handler: Handler | None) -> None:
+        if handler is not None:
+            points.reach(Point.BEFORE_HANDLER)
+            call_inside_savepoint(handler, connection, before, new)
+            self._database.restore_session(connection)
+            points.reach(Point.AFTER_HANDLER)
+        points.reach(Point.BEFORE_COMMIT)
+        self._commit(connection, before, new)
+        points.reach(Point.AFTER_COMMIT)
 
     def _begin(self) -> Connection:
         is_new = self._connection is None

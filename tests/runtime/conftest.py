@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import stamina
 
 from consumer.observe.observations import Observation
-from consumer.runtime import consumer as service
+from consumer.runtime import supervision
 from consumer.runtime.consumer import Consumer
-from consumer.store import migrate
+from consumer.store import migrate, transaction
 from consumer.store.transaction import Store
 from consumer.testing import ScriptedPublisher
 
@@ -54,16 +53,15 @@ def _open_files() -> set[str]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backoff that takes no time to speak of."""
-    monkeypatch.setattr(service, "WAIT_INITIAL_S", 0.001)
-    monkeypatch.setattr(service, "WAIT_MAX_S", 0.01)
-    monkeypatch.setattr(service, "WAIT_JITTER_S", 0.0)
+    monkeypatch.setattr(supervision, "WAIT_INITIAL_S", 0.001)
+    monkeypatch.setattr(supervision, "WAIT_MAX_S", 0.01)
+    monkeypatch.setattr(supervision, "WAIT_MIN_SHARE", 1.0)
 
 
 @pytest.fixture
-def impatient() -> Iterator[None]:
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waits between the three tries of an event whose handler fails."""
-    with stamina.set_testing(True, attempts=1_000, cap=True):
-        yield
+    monkeypatch.setattr(transaction, "HANDLER_WAIT_S", 0.0)
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from consumer.core.errors import MalformedFrame
 from consumer.core.keepalive import OURS, KeepAlive
 from consumer.observe.observations import Committed, Retrying
 from consumer.runtime.inbox import Inbox
-from consumer.sources.tcp import feed as feed_module
-from consumer.sources.tcp.feed import CHUNK_BYTES, UNSENT_BYTES_MAX, Address, Feed
+from consumer.sources.tcp import connection as connection_module
+from consumer.sources.tcp.address import Address
+from consumer.sources.tcp.connection import CHUNK_BYTES, UNSENT_BYTES_MAX, PublisherConnection
 from consumer.testing.script.session import Session
 
 from .databases import check_store, read_last
@@ -21,16 +22,16 @@ pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture
-def feeds(monkeypatch: pytest.MonkeyPatch) -> list[Feed]:
+def feeds(monkeypatch: pytest.MonkeyPatch) -> list[PublisherConnection]:
     """Every feed that was opened."""
-    opened: list[Feed] = []
-    enter = Feed.__aenter__
+    opened: list[PublisherConnection] = []
+    enter = PublisherConnection.__aenter__
 
-    async def note(self: Feed) -> Feed:
+    async def note(self: PublisherConnection) -> PublisherConnection:
         opened.append(self)
         return await enter(self)
 
-    monkeypatch.setattr(Feed, "__aenter__", note)
+    monkeypatch.setattr(PublisherConnection, "__aenter__", note)
     return opened
 
 
@@ -113,7 +114,7 @@ async def test_events_may_come_byte_by_byte(store, store_url, serve, run):
 async def test_a_publisher_that_is_gone_without_a_word_is_missed_by_the_system(serve, patience_s):
     async with (
         serve(silence) as publisher,
-        await Feed.connect(Address.parse(publisher.url), -1, patience_s, None, None) as feed,
+        await PublisherConnection.connect(Address.parse(publisher.url), -1, patience_s, None, None) as feed,
     ):
         sock = feed._writer.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -127,19 +128,19 @@ async def test_a_publisher_that_never_reads_acknowledgements_is_left(
 ):
     """Only so much waits to be sent to it, and only for so long."""
     send_bytes, batch, waiting = 4_096, 2_000, []
-    keep_alive, acknowledge = feed_module.keep_alive, Feed.acknowledge
+    keep_alive, acknowledge = connection_module.keep_alive, PublisherConnection.acknowledge
 
     def with_small_buffer(sock: socket.socket, how: KeepAlive) -> None:
         keep_alive(sock, how)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
 
-    def watched(self: Feed, seqs) -> None:
+    def watched(self: PublisherConnection, seqs) -> None:
         acknowledge(self, seqs)
         waiting.append(self._writer.transport.get_write_buffer_size())
 
-    monkeypatch.setattr(feed_module, "keep_alive", with_small_buffer)
-    monkeypatch.setattr(Feed, "acknowledge", watched)
-    monkeypatch.setattr(feed_module, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection_module, "keep_alive", with_small_buffer)
+    monkeypatch.setattr(PublisherConnection, "acknowledge", watched)
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT_S", 0.05)
     async with (
         serve(endless, reads_acks=False, receive_bytes=send_bytes) as publisher,
         run(publisher.url, sqlite_store, batch=batch, timeout=0.2) as running,
@@ -155,7 +156,7 @@ async def test_a_peer_that_accepts_and_takes_nothing_does_not_hold_up_a_stop(
     sqlite_store, serve, run, monkeypatch, patience_s
 ):
     """The acknowledgements that it does not read are given up after the bound on closing."""
-    monkeypatch.setattr(feed_module, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT_S", 0.05)
     loop = asyncio.get_running_loop()
 
     async with (

@@ -99,10 +99,10 @@ async def test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_aga
 ):
     """The next RESUME says the cursor as it is after the commit in flight, and not what was still waiting."""
     entered, leave, noticed = threading.Event(), threading.Event(), asyncio.Event()
-    end = Inbox.end
+    close = Inbox.close
 
     def notice(self: Inbox, *args, **kwargs) -> None:
-        end(self, *args, **kwargs)
+        close(self, *args, **kwargs)
         noticed.set()
 
     def handler(connection, events) -> None:
@@ -117,7 +117,7 @@ async def test_what_was_queued_from_a_broken_connection_is_dropped_and_comes_aga
         await noticed.wait()
         leave.set()
 
-    monkeypatch.setattr(Inbox, "end", notice)
+    monkeypatch.setattr(Inbox, "close", notice)
     async with serve(in_turn(broken, serving(history(6)))) as publisher, run(publisher.url, store, handler):
         await (await publisher.session(1)).acked(5)
     assert publisher.resumes == [-1, 1]

@@ -67,7 +67,7 @@ async def test_the_end_comes_after_what_is_waiting() -> None:
     inbox = Inbox(100)
     await inbox.put(events(0, 1))
     error = ConnectionResetError()
-    inbox.end(error)
+    inbox.close(error)
     assert (await inbox.take(1)).seqs == [0]
     assert (await inbox.take(1)).seqs == [1]
     for _ in range(2):
@@ -78,7 +78,7 @@ async def test_the_end_comes_after_what_is_waiting() -> None:
 async def test_an_end_may_drop_what_is_waiting() -> None:
     inbox = Inbox(100)
     await inbox.put(events(0, 1))
-    inbox.end(drop=True)
+    inbox.close(drop=True)
     assert len(await inbox.take(1)) == 0
     assert inbox.error is None
 
@@ -87,7 +87,7 @@ async def test_the_end_wakes_who_waits() -> None:
     inbox = Inbox(100)
     taking = asyncio.create_task(inbox.take(50))
     await settle()
-    inbox.end()
+    inbox.close()
     assert len(await taking) == 0
 
 

@@ -11,10 +11,9 @@ from sqlalchemy import make_url
 
 from consumer.core.errors import StoppedByForce
 from consumer.observe.observations import Committed, Connected, Retrying
-from consumer.runtime import calls
-from consumer.runtime import consumer as service
+from consumer.runtime import calls, stopping, supervision
 from consumer.runtime.consumer import Consumer
-from consumer.sources.tcp import feed
+from consumer.sources.tcp import connection
 from consumer.store.transaction import Store
 from consumer.testing.script.session import Session
 
@@ -69,8 +68,8 @@ async def test_a_stop_ends_an_idle_consumer(store, serve, run):
 
 
 async def test_a_stop_ends_a_backoff(sqlite_store, serve, run, monkeypatch):
-    monkeypatch.setattr(service, "WAIT_INITIAL_S", 1_000.0)
-    monkeypatch.setattr(service, "WAIT_MAX_S", 1_000.0)
+    monkeypatch.setattr(supervision, "WAIT_INITIAL_S", 1_000.0)
+    monkeypatch.setattr(supervision, "WAIT_MAX_S", 1_000.0)
     async with serve(silence) as publisher:
         url = publisher.url
     async with run(url, sqlite_store) as running:
@@ -165,19 +164,19 @@ async def test_a_task_whose_timeout_has_just_expired_is_cancelled_all_the_same(p
             task = asyncio.create_task(never_rests())
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await calls.cancel(task)
+            await stopping.cancel(task)
 
 
 async def test_a_stop_comes_through_where_a_timeout_has_just_expired(patience_s):
     async with asyncio.timeout(patience_s):
         for turns in range(20):
-            stop = calls.Stop()
+            stop = stopping.Stop()
             task = asyncio.create_task(never_rests())
-            seen_out = asyncio.create_task(stop.see_out(task))
+            ended = asyncio.create_task(stop.wait_for_end(task))
             for _ in range(turns):
                 await asyncio.sleep(0)
             stop.ask()
-            await seen_out
+            await ended
             assert task.cancelled()
 
 
@@ -360,7 +359,7 @@ async def test_a_publisher_that_does_not_take_our_leave_cannot_hold_up_a_stop(
     sqlite_store, serve, run, monkeypatch, patience_s
 ):
     """It goes on sending, and never looks whether anybody is there."""
-    monkeypatch.setattr(feed, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", 0.05)
 
     async def stream(session: Session) -> None:
         seq = 0
@@ -380,7 +379,7 @@ async def test_a_publisher_that_does_not_take_our_leave_cannot_hold_up_a_stop(
 async def test_a_stop_while_a_final_error_takes_its_leave_closes_the_connection_all_the_same(
     sqlite_store, serve, run, monkeypatch, patience_s
 ):
-    monkeypatch.setattr(feed, "CLOSE_TIMEOUT_S", patience_s)
+    monkeypatch.setattr(connection, "CLOSE_TIMEOUT_S", patience_s)
     left = asyncio.Event()
 
     async def stays(session: Session) -> None:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from consumer.core.errors import GaveUp, InvalidOption, TLSRefused
 from consumer.observe.observations import Connected, Disconnected, Retrying
 from consumer.runtime.consumer import Consumer
-from consumer.sources.tcp import feed as feed_module
+from consumer.sources.tcp import connection as connection_module
 from consumer.sources.tcp.tls import TLS
 from consumer.testing.script.session import Session
 
@@ -255,7 +255,10 @@ async def test_plain_tcp_to_a_publisher_that_answers_in_tls_is_told_so(sqlite_st
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b"", "closed the connection without a word; if it speaks TLS, give tls://"),
+        (
+            b"",
+            "closed the connection without a word: it has nothing after event -1, or it is no publisher or speaks TLS",
+        ),
         (b"EVENT 0 1\n", "closed the connection"),
     ],
 )
@@ -264,7 +267,17 @@ async def test_once_ends_well_with_nothing_too_and_says_so(sqlite_store, serve, 
         await running.end()
         last = running.watch.of(Disconnected)[-1]
         assert last.reason.startswith(reason)
-        assert ("tls://" in last.reason) == (said == b"")
+        assert ("tls://" in last.reason) == last.is_doubtful == (said == b"")
+
+
+async def test_nothing_said_is_doubtful_whatever_the_cursor(sqlite_store, serve, run):
+    sqlite_store.resume()
+    sqlite_store.apply([(0, 1)])
+    async with serve(sending(b"")) as publisher, run(publisher.url, sqlite_store, once=True) as running:
+        await running.end()
+    last = running.watch.of(Disconnected)[-1]
+    assert last.is_doubtful
+    assert "nothing after event 0" in last.reason
 
 
 # --- how a connection ends -----------------------------------------------------------------------
@@ -326,7 +339,7 @@ async def test_a_broken_record_is_a_broken_connection(sqlite_store, sqlite_url, 
 async def test_a_peer_that_never_answers_close_notify_cannot_hold_up_a_close(
     sqlite_store, serve, run, authority, version, monkeypatch, patience_s
 ):
-    monkeypatch.setattr(feed_module, "CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection_module, "CLOSE_TIMEOUT_S", 0.05)
     deaf = asyncio.Event()
 
     async def script(session: Session) -> None:

@@ -17,11 +17,10 @@ from consumer.core.events import Event, Events
 from consumer.core.outcome import Outcome, State
 from consumer.core.points import Point
 from consumer.core.verdict import Verdict
-from consumer.runtime import consumer as service
-from consumer.runtime import session
-from consumer.runtime.consumer import Consumer
+from consumer.runtime import session, supervision
 from consumer.runtime.inbox import Inbox
-from consumer.sources.tcp.feed import Feed
+from consumer.runtime.session import Sessions
+from consumer.sources.tcp.connection import PublisherConnection
 from consumer.store import retry
 from consumer.store import transaction as store
 from consumer.store.databases.sqlite import SQLite
@@ -45,13 +44,13 @@ def breakage(function: Breakage) -> Breakage:
 
 @breakage
 def ack_before_commit(patch: pytest.MonkeyPatch) -> None:
-    apply = Consumer._apply
+    apply = Sessions._apply
 
-    async def early(self: Consumer, feed: Feed, events: Events) -> Outcome:
-        feed.acknowledge(events.seqs)
-        return await apply(self, feed, events)
+    async def early(self: Sessions, connection: PublisherConnection, events: Events) -> Outcome:
+        connection.acknowledge(events.seqs)
+        return await apply(self, connection, events)
 
-    patch.setattr(Consumer, "_apply", early)
+    patch.setattr(Sessions, "_apply", early)
 
 
 @breakage
@@ -67,23 +66,23 @@ def ack_all_of_a_batch_that_was_committed_in_part(patch: pytest.MonkeyPatch) -> 
 
 @breakage
 def ack_to_a_connection_that_did_not_bring_the_event(patch: pytest.MonkeyPatch) -> None:
-    acknowledge = Feed.acknowledge
+    acknowledge = PublisherConnection.acknowledge
     owed: Memory[list[int]] = WeakKeyDictionary()
 
-    def late(self: Feed, seqs: Sequence[int]) -> None:
+    def late(self: PublisherConnection, seqs: Sequence[int]) -> None:
         mine = owed.setdefault(asyncio.get_running_loop(), [])
         mine.extend(seqs)
         if not self._writer.is_closing():
             acknowledge(self, mine)
             mine.clear()
 
-    patch.setattr(Feed, "acknowledge", late)
+    patch.setattr(PublisherConnection, "acknowledge", late)
 
 
 @breakage
 def inbox_kept_at_a_reconnect(patch: pytest.MonkeyPatch) -> None:
     kept: Memory[Inbox] = WeakKeyDictionary()
-    end = Inbox.end
+    close = Inbox.close
 
     def make(events_max: int) -> Inbox:
         inbox = kept.setdefault(asyncio.get_running_loop(), Inbox(events_max))
@@ -91,20 +90,20 @@ def inbox_kept_at_a_reconnect(patch: pytest.MonkeyPatch) -> None:
         return inbox
 
     patch.setattr(session, "Inbox", make)
-    patch.setattr(Inbox, "end", lambda self, error=None, drop=False: end(self, error))
+    patch.setattr(Inbox, "close", lambda self, error=None, drop=False: close(self, error))
 
 
 @breakage
 def resume_from_memory(patch: pytest.MonkeyPatch) -> None:
     resume = Store.resume
 
-    async def session(self: Consumer) -> bool:
-        last = self._last
+    async def session(self: Sessions) -> bool:
+        last = self._progress.last
         self._store.resume = lambda: resume(self._store) if last is None else resume(self._store) and last
         return await real(self)
 
-    real = Consumer._session
-    patch.setattr(Consumer, "_session", session)
+    real = Sessions.run
+    patch.setattr(Sessions, "run", session)
 
 
 @breakage
@@ -240,11 +239,11 @@ def handler_sees_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 @breakage
 def nobody_told_of_an_end(patch: pytest.MonkeyPatch) -> None:
-    def end(self: Inbox, error: Exception | None = None, *, drop: bool = False) -> None:
+    def close(self: Inbox, error: Exception | None = None, *, drop: bool = False) -> None:
         self.error = error
         self._ended = True
 
-    patch.setattr(Inbox, "end", end)
+    patch.setattr(Inbox, "close", close)
 
 
 @breakage
@@ -269,17 +268,17 @@ def a_passing_database_failure_is_final(patch: pytest.MonkeyPatch) -> None:
 
 @breakage
 def silence_never_ends(patch: pytest.MonkeyPatch) -> None:
-    receive = Feed._receive
+    receive = PublisherConnection._receive
 
-    async def patient(self: Feed) -> bytes:
+    async def patient(self: PublisherConnection) -> bytes:
         self._timeout = 1e9
         return await receive(self)
 
-    patch.setattr(Feed, "_receive", patient)
+    patch.setattr(PublisherConnection, "_receive", patient)
 
 
 def _is_final(patch: pytest.MonkeyPatch, kind: type[Exception]) -> None:
-    patience = service.patience
+    patience = supervision.patience
     patch.setattr(
-        service, "patience", lambda error: retry.Patience.NEVER if isinstance(error, kind) else patience(error)
+        supervision, "patience", lambda error: retry.Patience.NEVER if isinstance(error, kind) else patience(error)
     )

@@ -144,7 +144,7 @@ class Process:
             self.loop.call_later(self.database_delay_s, self._run_call)
         return call
 
-    def end(self) -> None:
+    def close(self) -> None:
         """The thread ends; there is none."""
 
     def _run_call(self) -> None:

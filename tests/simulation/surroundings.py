@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import tenacity.nap
 from sqlalchemy.exc import OperationalError
 
 from consumer.core import points
 from consumer.runtime import calls
-from consumer.sources.tcp import feed
+from consumer.sources.tcp import connection
+from consumer.store import transaction
 from consumer.store.transaction import Store
 
 from .disk import Disk
@@ -65,11 +64,10 @@ def simulated(disk: Disk, running: Callable[[], Process], reach: Callable[..., N
     replace(calls, "Worker", lambda _: running())
     replace(calls, "STALL_S", math.inf)  # a timer that is always there would hide a deadlock
     replace(os, "fsync", disk.fsync)
-    replace(tenacity.nap, "time", SimpleNamespace(sleep=lambda _: None))
-    replace(feed, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX)
-    replace(feed, "CHUNK_BYTES", CHUNK_BYTES)
-    for name in ("consumer", "stamina"):
-        replace(logging.getLogger(name), "disabled", True)
+    replace(transaction, "HANDLER_WAIT_S", 0.0)
+    replace(connection, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX)
+    replace(connection, "CHUNK_BYTES", CHUNK_BYTES)
+    replace(logging.getLogger("consumer"), "disabled", True)
     try:
         yield
     finally:

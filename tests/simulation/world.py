@@ -109,6 +109,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
         future.set_result(func(*args))
         return future
 
+    async def getaddrinfo(self, *_: Any, **options: Any) -> Any:
+        return [None]
+
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         return await self._network.connect(self, protocol_factory)
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import stamina
 from sqlalchemy import create_engine, inspect, make_url, pool, text
 
-from consumer.store import migrate, schema
+from consumer.store import migrate, schema, transaction
 from consumer.store.transaction import Store
 
 from .helpers import check_nothing_is_left, connected, users
@@ -21,10 +20,9 @@ END_SESSIONS = text(
 
 
 @pytest.fixture(autouse=True)
-def _no_waits() -> Iterator[None]:
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits between tries are none; how often is tried stays what the code says."""
-    with stamina.set_testing(True, attempts=1000, cap=True):
-        yield
+    monkeypatch.setattr(transaction, "HANDLER_WAIT_S", 0.0)
 
 
 def _make(url: str) -> None:

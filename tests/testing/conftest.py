@@ -5,9 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import stamina
 
-from consumer.store import migrate
+from consumer.store import migrate, transaction
 from consumer.store.transaction import Store
 
 
@@ -35,9 +34,8 @@ def nothing_is_left() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_waits(nothing_is_left: None) -> Iterator[None]:
-    with stamina.set_testing(True, attempts=1000, cap=True):
-        yield
+def no_waits(nothing_is_left: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "HANDLER_WAIT_S", 0.0)
 
 
 @pytest.fixture

@@ -22,12 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-import stamina
 from sqlalchemy import Connection, Engine, event
 
 from consumer.core.errors import HandlerFailed
 from consumer.observe.observations import Observation, Retrying
+from consumer.runtime import supervision
 from consumer.runtime.consumer import Consumer
+from consumer.store import transaction
 from consumer.store.databases.choice import is_busy
 from consumer.store.handlers import Handler, check_handler
 from consumer.store.transaction import Store
@@ -37,9 +38,6 @@ from consumer.testing.proof.tasks import Disturbance, Done, Ended, Failed, Ready
 
 ALARM_GRACE_S = 5.0
 """How long after its limit a run is killed by the system's own clock, where it could not give up by itself."""
-
-RETRIES_MAX = 1_000_000
-"""Far more than a run has time for: its limit ends it, since waits are none here."""
 
 
 def main(descriptor: int) -> None:
@@ -127,8 +125,7 @@ def _load(target: Target) -> Handler:
 def _work(channel: Channel[Any, Any], task: Task, store: Store, handler: Handler) -> None:
     """Be the consumer of one run, and say how it ended."""
     signal.setitimer(signal.ITIMER_REAL, task.limit_s + ALARM_GRACE_S)
-    stamina.set_testing(True, attempts=RETRIES_MAX, cap=True)  # no waits between tries
-    stamina.instrumentation.set_on_retry_hooks([])  # nor words about them
+    supervision.WAIT_INITIAL_S = transaction.HANDLER_WAIT_S = 0.0  # this process is ours alone, and has no time to wait
     try:
         channel.send(_consume(channel, task, store, handler))
     except Exception as error:  # noqa: BLE001 - whatever it is, the other process tells it

@@ -19,7 +19,7 @@ from consumer.cli import app as cli
 from consumer.core import points
 from consumer.core.points import MigrationPoint, Point
 from consumer.publisher import Appender
-from consumer.runtime import consumer as service
+from consumer.runtime import supervision
 from consumer.sources.tcp.wire import decode_acks, parse_resume
 from consumer.testing import Moment, crash_at
 from tests.faults.proxy import Fault, Hear, Proxy
@@ -230,7 +230,7 @@ class Processes:
         asyncio.run(run())
 
     def _consume(self, seed: int) -> None:
-        service.WAIT_MAX_S, service.WAIT_JITTER_S = 0.5, 0.1  # a kill must not cost half a minute
+        supervision.WAIT_MAX_S = 0.5  # a kill must not cost half a minute
         sys.argv = ["consumer", "run", f"tcp://127.0.0.1:{self.place.proxy_port}", "--db", self.place.db]
         sys.argv += ["--handler", f"{__package__}.handler:keep", "--timeout", str(TIMEOUT_S)]
         sys.argv += ["--batch", str(random.Random(seed).choice(BATCHES))]

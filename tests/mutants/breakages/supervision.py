@@ -3,7 +3,7 @@
 from tests.mutants.breakage import Breakage
 
 SERVICE, SESSION, CALLS = "consumer/runtime/consumer.py", "consumer/runtime/session.py", "consumer/runtime/calls.py"
-FEED, INBOX = "consumer/sources/tcp/feed.py", "consumer/runtime/inbox.py"
+FEED, INBOX = "consumer/sources/tcp/connection.py", "consumer/runtime/inbox.py"
 WORKER, RETRY, TLS, STREAMS = (
     "consumer/runtime/worker.py",
     "consumer/store/retry.py",

@@ -8,7 +8,7 @@ import trustme
 from cryptography.hazmat.primitives import serialization
 
 from consumer.core.errors import InvalidOption, InvalidURL
-from consumer.sources.tcp.feed import Address
+from consumer.sources.tcp.address import Address
 from consumer.sources.tcp.tls import TLS, is_refusal
 
 

@@ -7,19 +7,18 @@ claim, whatever it sends. Nothing here knows a database.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
-import re
+import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Self
 
 from consumer.core import points
 from consumer.core.errors import (
     ConnectFailed,
     CursorAhead,
-    InvalidURL,
     MalformedFrame,
     ResyncRequired,
     StoppedByForce,
@@ -30,6 +29,7 @@ from consumer.core.keepalive import OURS
 from consumer.core.points import Point
 from consumer.core.words import one_line
 from consumer.sources.tcp import tls
+from consumer.sources.tcp.address import Address
 from consumer.sources.tcp.streams import close_after_error, close_writer, keep_alive
 from consumer.sources.tcp.wire import Ahead, Control, Snapshot, Truncated, decode_events, encode_acks, encode_resume
 
@@ -39,44 +39,19 @@ CHUNK_BYTES = 256 * 1024
 UNSENT_BYTES_MAX = 1024 * 1024
 """How much may wait to be sent before `drain` waits: the acknowledgements of some 80,000 events."""
 
+NEXT_ADDRESS_S = 0.25
+"""How long after one address of a host the next one is tried too; the recommendation of RFC 8305. An address that
+answers nothing must not take up the whole timeout, each time anew."""
+
 CLOSE_TIMEOUT_S = 2.0
 """How long a close waits for the peer, whose part in it is a courtesy."""
-
-_ADDRESS = re.compile(r"(tcp|tls)://(?:\[([^\[\]/]+)\]|([^\[\]/:@?#\s]+)):([0-9]{1,5})")
-_PORT_MAX = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a publisher is."""
-
-    host: str
-    port: int
-    uses_tls: bool
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read `tcp://HOST:PORT` or `tls://HOST:PORT`, an IPv6 address in brackets, and nothing after the port.
-
-        Raises:
-            InvalidURL: it is something else.
-        """
-        match = _ADDRESS.fullmatch(text)
-        if match is None or not 0 < int(match[4]) <= _PORT_MAX or not tls.is_host_name(match[2] or match[3]):
-            shown = text.rpartition("@")[2]  # whatever somebody may have put before it is not to be repeated
-            raise InvalidURL(f"{shown!r} is no publisher's address: give tcp://HOST:PORT or tls://HOST:PORT")
-        return cls(match[2] or match[3], int(match[4]), match[1] == "tls")
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'tls' if self.uses_tls else 'tcp'}://{host}:{self.port}"
 
 
 class IdleError(TimeoutError):
     """The publisher was silent for a whole timeout. It may be gone, or have nothing to say: it is asked anew."""
 
 
-class Feed:
+class PublisherConnection:
     """One connection to a publisher, from RESUME on. An async context manager that closes it for certain."""
 
     def __init__(
@@ -119,24 +94,25 @@ class Feed:
                     ssl=context if address.uses_tls else None,
                     server_hostname=(name or address.host) if address.uses_tls else None,
                     ssl_shutdown_timeout=CLOSE_TIMEOUT_S if address.uses_tls else None,
+                    happy_eyeballs_delay=NEXT_ADDRESS_S if await _has_several_addresses(address) else None,
                 )
         except (OSError, EOFError) as error:  # TimeoutError and ssl.SSLError are OSErrors
             raise _connect_failure(address, error, timeout) from error
-        feed = cls(reader, writer, address, last, timeout)
+        connection = cls(reader, writer, address, last, timeout)
         try:
             keep_alive(writer.get_extra_info("socket"), OURS)
             writer.transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
             writer.write(encode_resume(last))
-            await feed.drain()
+            await connection.drain()
         except BaseException as error:
             await close_after_error(writer, CLOSE_TIMEOUT_S)
             if isinstance(error, OSError):
                 raise _connect_failure(address, error, timeout) from error
             raise
-        return feed
+        return connection
 
     async def __aenter__(self) -> Self:
-        """Give the feed itself."""
+        """Give the connection itself."""
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -202,11 +178,9 @@ class Feed:
             raise self._breakage(error) from error
 
     @property
-    def end(self) -> str:
-        """How the publisher has ended it, for the log. Over TCP an empty stream is a good one."""
-        if self._has_begun or self._address.uses_tls or self._last >= 0:
-            return "closed the connection"
-        return "closed the connection without a word; if it speaks TLS, give tls://"
+    def has_begun(self) -> bool:
+        """Whether the publisher has said anything."""
+        return self._has_begun
 
     async def _take_leave(self) -> None:
         """End our side and read on until the publisher ends its own, within a bound.
@@ -270,6 +244,15 @@ class Feed:
                 return CursorAhead(self._last, head)
             case MalformedFrame():
                 return frame
+
+
+async def _has_several_addresses(address: Address) -> bool:
+    """Say whether a host has more than one address: asyncio's race between them can leak a socket if cancelled."""
+    with suppress(ValueError):
+        ipaddress.ip_address(address.host)
+        return False
+    found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    return len(found) > 1
 
 
 def _connect_failure(address: Address, error: BaseException, timeout: float) -> Exception:
