@@ -155,6 +155,23 @@ class DatabaseUnusable(ConsumerError):
         return f"the database {self.url} cannot be used: {self.reason}"
 
 
+class DatabaseReadOnly(ConsumerError):
+    """The server takes no changes now: a standby, or a primary that is read-only for the time of a failover."""
+
+    def __str__(self) -> str:
+        return (
+            "the PostgreSQL server is read-only, as a standby is and a server during a failover; "
+            "where the URL names several hosts, target_session_attrs=read-write finds the one that is not"
+        )
+
+
+class CommitUnconfirmed(ConsumerError):
+    """PostgreSQL has committed, but without the standby that it should have waited for: nothing may be acknowledged."""
+
+    def __str__(self) -> str:
+        return "PostgreSQL has committed without the standby that it should have waited for"
+
+
 class SyncFailed(ConsumerError):
     """What is committed cannot be made durable, so it may neither be claimed nor be built on.
 

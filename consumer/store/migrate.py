@@ -23,7 +23,7 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Inspector, Table, inspect
 
 from consumer.core.errors import ConsumerError, InvalidOption, NotReady, SchemaMismatch, UnsafeDurability
-from consumer.store.databases import sqlite
+from consumer.store.databases import postgresql, sqlite
 from consumer.store.databases.base import READ_ONLY
 from consumer.store.databases.choice import make_short_engine
 from consumer.store.databases.url import parse_url, show_url
@@ -254,6 +254,7 @@ def enter_schema(connection: Connection, schema: str | None) -> None:
         schema = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
     if schema is None or not inspect(connection).has_schema(schema):
         raise NotReady(f"there is no schema {schema} in this database: create it, or name another one")
+    postgresql.bound_waits(connection)
     connection.exec_driver_sql(search_path(schema).replace("%", "%%"))
     connection.dialect.default_schema_name = schema  # what SQLAlchemy's inspector and Alembic look at
 

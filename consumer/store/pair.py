@@ -44,7 +44,7 @@ class Pair:
 
     def lock(self, cursor: Any) -> State:
         """Read where the store stands, and keep every other consumer from moving it."""
-        row = cursor.execute(self._lock_state, {}).fetchone()
+        row = self._database.lock(cursor, self._lock_state)
         if row is None:
             raise no_store()
         return checked_state(*row)

@@ -1,14 +1,23 @@
 """Which failures pass by themselves: the one table of what is tried again, and how often.
 
-Errors carry no flag of their own. The supervision (`service.py`) goes by this table, and so does the store, which must
-not look for a bad event where the database was at fault.
+Errors carry no flag of their own. The supervision (`runtime/supervision.py`) goes by this table, and so does the store,
+which must not look for a bad event where the database was at fault.
 """
 
 from __future__ import annotations
 
 from enum import Enum
 
-from consumer.core.errors import ConnectFailed, Fenced, Gap, MalformedFrame, Retry, SyncFailed
+from consumer.core.errors import (
+    CommitUnconfirmed,
+    ConnectFailed,
+    DatabaseReadOnly,
+    Fenced,
+    Gap,
+    MalformedFrame,
+    Retry,
+    SyncFailed,
+)
 from consumer.store.databases.base import Cause
 from consumer.store.databases.choice import cause_of
 
@@ -18,7 +27,7 @@ class Patience(Enum):
 
     FOREVER = "it passes by itself"
     THRICE = "it may pass; without progress three times are enough"
-    CONNECTING = "as often as --max-attempts says"
+    CONNECTING = "as often as the user has said"
     NEVER = "trying again changes nothing"
 
 
@@ -39,7 +48,7 @@ def patience(error: BaseException) -> Patience:
         return Patience.CONNECTING
     if isinstance(error, Fenced | Gap | MalformedFrame):
         return Patience.THRICE
-    passing = Retry | SyncFailed | ConnectionError | TimeoutError | EOFError
+    passing = Retry | SyncFailed | DatabaseReadOnly | CommitUnconfirmed | ConnectionError | TimeoutError | EOFError
     if isinstance(error, passing) or cause_of(error) is Cause.PASSING:
         return Patience.FOREVER
     return Patience.NEVER

@@ -203,8 +203,9 @@ class Store:
     def _handle_and_commit(self, connection: Connection, before: State, new: Events, handler: Handler | None) -> None:
         if handler is not None:
             points.reach(Point.BEFORE_HANDLER)
+            self._database.before_handler(connection)
             call_inside_savepoint(handler, connection, before, new)
-            self._database.restore_session(connection)
+            self._database.after_handler(connection)
             points.reach(Point.AFTER_HANDLER)
         points.reach(Point.BEFORE_COMMIT)
         self._commit(connection, before, new)
@@ -289,6 +290,7 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
+            self._database.bound_waits(connection)
             if not inspect(connection).has_table(self._tables.version.name, self._find(connection)):
                 raise no_store()
             revision = self._execute(connection, self._statements.read_revision).scalar_one_or_none()

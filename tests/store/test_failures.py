@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from consumer.core.outcome import Outcome
 from consumer.core.points import Point
+from consumer.store.databases import postgresql
 from consumer.store.retry import Patience, patience
 from consumer.store.transaction import Store
 
@@ -247,11 +248,12 @@ def test_a_lock_timeout_inside_a_handler_passes(postgres_url) -> None:
         check_it_goes_on(store, postgres_url, new=0)
 
 
-def test_a_lock_that_another_consumer_keeps_for_too_long_passes(postgres_url) -> None:
+def test_a_lock_that_another_consumer_keeps_for_too_long_passes(postgres_url, monkeypatch) -> None:
+    short = postgresql._SET_ALL.replace("'lock_timeout', '30s'", "'lock_timeout', '10ms'")
+    monkeypatch.setattr(postgresql, "_SET_ALL", short)
     with Store(postgres_url) as store, Store(postgres_url) as other:
-        on_connect(store, "SET lock_timeout = '10ms'")
         held = other._begin()
-        other._pair_of(held).lock(held.connection.driver_connection)
+        other._pair_of(held).lock(other._database.own_cursor(held.connection.driver_connection))
         with pytest.raises((DBAPIError, psycopg.Error)) as raised:
             store.apply(EVENTS, record)
         assert patience(raised.value) is Patience.FOREVER
@@ -261,12 +263,13 @@ def test_a_lock_that_another_consumer_keeps_for_too_long_passes(postgres_url) ->
 
 def test_every_wait_of_a_session_is_bounded(postgres_url) -> None:
     with Store(postgres_url) as store:
-        store.apply(EVENTS[:1])
-        shown = [
-            store._connection.exec_driver_sql(f"SHOW {name}").scalar_one()
-            for name in ("lock_timeout", "transaction_isolation", "idle_in_transaction_session_timeout")
-        ]
-        store._connection.rollback()
+        shown: list[str] = []
+
+        def handler(connection, events) -> None:
+            for name in ("lock_timeout", "transaction_isolation", "idle_in_transaction_session_timeout"):
+                shown.append(connection.exec_driver_sql(f"SHOW {name}").scalar_one())
+
+        store.apply(EVENTS[:1], handler)
     assert shown == ["30s", "read committed", "0"]
 
 

@@ -1,9 +1,11 @@
 """`interrupt` ends a database call that runs in another thread, whatever it is waiting for."""
 
 import threading
+import time
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from consumer.core.errors import StoppedByForce
 from consumer.core.outcome import Outcome
@@ -105,7 +107,7 @@ def test_waiting_for_another_consumers_lock_is_interrupted(url, patience_s, monk
     with Store(url) as store, Store(url) as other:
         store.resume()
         held = other._begin()
-        other._pair_of(held).lock(held.connection.driver_connection)
+        other._pair_of(held).lock(other._database.own_cursor(held.connection.driver_connection))
         waits = threading.Event()
         monkeypatch.setattr(store, "_begin", lambda begin=store._begin: waits.set() or begin())
         running = Running(lambda: store.apply(EVENTS, record))
@@ -190,15 +192,30 @@ def test_another_thread_may_interrupt_at_any_moment(url, patience_s) -> None:
     assert stored(url) == holding(events, handled=True)
 
 
-def test_a_cancelled_statement_of_somebody_elses_making_is_the_handlers_failure(postgres_url) -> None:
-    """`statement_timeout` of the user's own is no interruption."""
+def test_a_statement_that_is_cancelled_by_somebody_else_passes(postgres_url) -> None:
+    """Nobody can tell an administrator from a `statement_timeout` that the handler has set."""
     with Store(postgres_url) as store:
-        on_connect(store, "SET statement_timeout = '20ms'")
 
         def handler(connection, events) -> None:
+            connection.execute(text("SET LOCAL statement_timeout = '20ms'"))
             connection.execute(text("SELECT pg_sleep(100000)"))
 
-        outcome = store.apply(EVENTS[:1], handler)
-        assert outcome.acked == 0
-        assert "QueryCanceled" in outcome.error.reason
+        with pytest.raises(DBAPIError) as raised:
+            store.apply(EVENTS[:1], handler)
+        assert patience(raised.value) is Patience.FOREVER
     assert stored(postgres_url) == holding([])
+
+
+def test_a_timeout_of_the_role_does_not_end_a_slow_handler(postgres_url) -> None:
+    timeouts = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout", "lock_timeout")
+
+    def handler(connection, events) -> None:
+        record(connection, events)
+        connection.execute(text("SELECT pg_sleep(0.06)"))
+        time.sleep(0.06)  # idle in the transaction
+
+    with Store(postgres_url) as store:
+        on_connect(store, *(f"SET {name} = '30ms'" for name in timeouts))
+        for part in (EVENTS[:2], EVENTS[2:]):
+            assert store.apply(part, handler).error is None
+    assert stored(postgres_url) == holding(EVENTS, handled=True)

@@ -53,6 +53,11 @@ PASSING = [
     errors.AdminShutdown(),
     errors.CrashShutdown(),
     errors.CannotConnectNow(),
+    errors.QueryCanceled(),  # 57014
+    errors.lookup("57P05")(),
+    errors.ReadOnlySqlTransaction(),
+    errors.IoError(),
+    errors.IdleInTransactionSessionTimeout(),
     psycopg.OperationalError("connection refused"),  # without a code
     psycopg.errors.ConnectionTimeout("no"),
     sqlite_error(sqlite3.SQLITE_BUSY),
@@ -65,7 +70,6 @@ PASSING = [
 FINAL = [
     errors.UniqueViolation(),
     errors.ForeignKeyViolation(),
-    errors.QueryCanceled(),  # 57014
     errors.DatabaseDropped(),  # 57P04
     errors.InsufficientPrivilege(),
     errors.UndefinedTable(),

@@ -68,6 +68,10 @@ class Database(ABC):
         """Give the schema that a store's tables are in where its user has named none."""
 
     @abstractmethod
+    def bound_waits(self, connection: Connection) -> None:
+        """Have no statement of a transaction wait without end."""
+
+    @abstractmethod
     def insertion(self, statements: Statements, schema: str) -> Insertion:
         """Give the function that inserts rows into the ledger, and says how many were."""
 
@@ -100,12 +104,25 @@ class Database(ABC):
         """Give a cursor for our own statements, whatever rows a handler has asked the connection for."""
 
     @abstractmethod
-    def restore_session(self, connection: Connection) -> None:
-        """Undo what a handler may have set for the session, that makes a commit less durable or a wait endless."""
+    def lock(self, cursor: Any, statement: str) -> Any:
+        """Begin a transaction's work: have it as the promise needs it, and give the first row of a locking statement.
+
+        Raises:
+            UnsafeDurability: what this transaction commits could be lost.
+            DatabaseReadOnly: the server takes no changes now.
+        """
+
+    @abstractmethod
+    def before_handler(self, connection: Connection) -> None:
+        """Note what a handler might change for the session."""
+
+    @abstractmethod
+    def after_handler(self, connection: Connection) -> None:
+        """Undo what a handler has set, before the commit: it must be as durable as was checked, and end in time."""
 
     @abstractmethod
     def was_changed(self, connection: Connection) -> bool:
-        """Say whether a handler has left something on its connection that the next batch would meet."""
+        """Say whether a handler has left something on its connection that the next batch would meet all the same."""
 
     def commit(self, connection: Connection) -> None:
         """Commit. An error means that nobody knows whether it did."""

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Engine, pool
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from consumer.core.errors import InvalidURL
-from consumer.store.databases import postgresql, sqlite
+from consumer.store.databases import postgresql, sqlite, sqlstates
 from consumer.store.databases.base import Cause, Database
 from consumer.store.databases.url import parse_url
 
@@ -59,8 +59,13 @@ def cause_of(error: BaseException) -> Cause | None:
         return sqlite.cause_of(cause)
     psycopg = sys.modules.get("psycopg")  # whoever has an error of its has loaded it; SQLite's users need not have it
     if psycopg is not None and isinstance(cause, psycopg.Error):
-        return postgresql.cause_of(cause)
+        return sqlstates.cause_of_code(cause.sqlstate) if cause.sqlstate else _cause_without_code(psycopg, cause)
     return Cause.LASTING if isinstance(error, SQLAlchemyError) else None
+
+
+def _cause_without_code(psycopg: Any, error: BaseException) -> Cause:
+    """A connection that failed or broke carries no code. Nor does a mistake in the use of the driver."""
+    return Cause.PASSING if isinstance(error, psycopg.OperationalError) else Cause.LASTING
 
 
 def is_database_error(error: BaseException) -> bool:

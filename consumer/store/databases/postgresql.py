@@ -1,7 +1,10 @@
 """PostgreSQL: all that this database means for the store.
 
-Its connections and their settings, what is durable, rows in bulk, how a statement is interrupted, and whose fault a
-failure is. psycopg is not imported here: SQLAlchemy does that where a URL asks for it.
+Its connections, what a transaction needs and checks, what is durable, rows in bulk, and how a statement is interrupted.
+What its codes mean is in `sqlstates.py`. psycopg is not imported before SQLAlchemy does, where a URL asks for it.
+
+What the promise needs is set and checked inside each transaction, by the statement that begins it. A setting made at
+connect is not there behind a pooler in transaction mode, nor after a handler's SET, and might reach another client.
 """
 
 from __future__ import annotations
@@ -11,28 +14,26 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from consumer.core.errors import NotReady, UnsafeDurability
+from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, NotReady, UnsafeDurability
 from consumer.core.events import Events
 from consumer.core.keepalive import OURS
-from consumer.store.databases.base import Cause, Database, Insertion
+from consumer.store.databases import refusals
+from consumer.store.databases.base import Database, Insertion
+from consumer.store.databases.sqlstates import READ_ONLY_TRANSACTION
 from consumer.store.schema import Tables
 from consumer.store.statements import Statements
 
 CONNECT_TIMEOUT_S = 10
-"""PostgreSQL: how long a connection may take to be made."""
+"""How long a connection may take to be made."""
 
 LOCK_TIMEOUT_S = 30
-"""PostgreSQL: how long a statement waits for a lock. Above any healthy transaction of another consumer."""
+"""How long a statement waits for a lock. Above any healthy transaction of another consumer."""
 
-_SEARCH_PATH = "consumer_search_path"
-"""Key in a PostgreSQL connection's `info`: what it was made with, which a handler may change."""
+_WITHOUT_STANDBY = "consumer_without_standby"
+"""Key in a connection's `info`: the server has said that it did not wait for its standby."""
 
-_WARNED = "consumer_warned"
-"""Key in a PostgreSQL connection's `info`: the severity of the last notice."""
-
-
-# Keepalive is for both ends: a dead client's row lock must go too. The user timeout is the same for a peer that dies
-# while data is on its way to it.
+_OWN_SETTINGS = "consumer_own_settings"
+"""Key in a connection's `info`: what was set for the session before any handler could."""
 
 _LIBPQ = {
     "connect_timeout": CONNECT_TIMEOUT_S,
@@ -42,55 +43,58 @@ _LIBPQ = {
     "keepalives_count": OURS.count,
     "tcp_user_timeout": 1000 * OURS.gone_after_s,
     "application_name": "consumer",
+    "client_encoding": "utf8",  # a database in SQL_ASCII would answer in bytes
 }
 
-SESSION = {
+SETTINGS = {
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
     "statement_timeout": 0,  # a role's own would end a wait for the row lock; a handler may set one for itself
     "idle_in_transaction_session_timeout": 0,  # handlers may be long
-    "tcp_keepalives_idle": OURS.idle_s,
+    "client_min_messages": "warning",  # at "error" nobody would hear that a commit has no standby
+    "tcp_keepalives_idle": OURS.idle_s,  # a dead client's row lock must go
     "tcp_keepalives_interval": OURS.interval_s,
     "tcp_keepalives_count": OURS.count,
-    "tcp_user_timeout": 1000 * OURS.gone_after_s,
+    "tcp_user_timeout": 1000 * OURS.gone_after_s,  # the same for one that dies while data is on its way to it
 }
+"""What each transaction of ours sets for itself."""
 
+_SET_ALL = (
+    "SELECT pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'), "
+    # Whoever asks for more than `local` or for less than a remote flush has his reasons; `off` alone loses commits.
+    "pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit') "
+    "WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true), "
+    # Since PostgreSQL 17; it would end a transaction with a slow handler.
+    "CASE WHEN pg_catalog.current_setting('transaction_timeout', true) IS NOT NULL "
+    "THEN pg_catalog.set_config('transaction_timeout', '0', true) END, "
+) + ", ".join(f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in SETTINGS.items())
+"""Sets all of them until the transaction ends, and gives what holds."""
 
-SET_SESSION = "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in SESSION.items())
-"""PostgreSQL: sets all of them for the session."""
+_CHECKED = ("fsync", "full_page_writes", "synchronous_commit")
+"""What the first three columns of that are."""
 
-
-PASSING_SQLSTATES = (
-    "08",  # connection exceptions
-    "40001",  # serialization failure
-    "40P01",  # deadlock
-    "53",  # insufficient resources: connections, memory, disk
-    "55P03",  # lock not available: lock_timeout
-    "57P01",  # the administrator ends the session
-    "57P02",  # the server crashed
-    "57P03",  # the server is starting or stopping
+_FORGET = (
+    "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DEALLOCATE ALL; UNLISTEN *; "
+    "SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 )
-"""Prefixes of codes for what passes by itself."""
+"""What `DISCARD ALL` does, which a transaction must not say: nothing that a handler has left for the session stays."""
 
-CONTENT_SQLSTATES = (
-    "22",  # data exceptions
-    "23",  # constraints
-    "P0",  # RAISE EXCEPTION
-)
-"""Prefixes of codes for content that the server, or a trigger of the user's, does not take."""
+_OF_THE_SESSION = "SELECT name, setting FROM pg_catalog.pg_settings WHERE source = 'session' ORDER BY name"
+"""What was set for the session. What we have set for the transaction looks the same."""
 
 
 def make_engine(url: URL, **options: Any) -> Engine:
     """Make an engine whose waits are bounded. For `choice.make_engine`."""
-    arguments = {name: value for name, value in _LIBPQ.items() if name not in url.query}
+    arguments: dict[str, Any] = {name: value for name, value in _LIBPQ.items() if name not in url.query}
+    arguments["prepare_threshold"] = None  # a pooler may lead the next transaction to a server that has not prepared it
     # READ COMMITTED whatever the server's default: under REPEATABLE READ a second consumer's lock is an error, no wait.
     engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **options)
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, _record: object) -> None:
-        connection.execute(SET_SESSION)
-        connection.commit()
-
+    event.listen(engine, "do_connect", refusals.connect)
     return engine
+
+
+def bound_waits(connection: Connection) -> None:
+    """Have no statement of a transaction wait without end."""
+    connection.exec_driver_sql(_SET_ALL)
 
 
 class PostgreSQL(Database):
@@ -104,25 +108,29 @@ class PostgreSQL(Database):
     CANCEL_TIMEOUT_S = 5.0
     """How long the request to cancel a statement may take; it needs a connection of its own."""
 
-    _UNSAFE_SETTINGS = (
-        "SELECT name, setting FROM pg_settings "
-        "WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'"
-    )
-    _NOT_LOGGED = "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relpersistence <> 'p'"
+    _NOT_LOGGED = "SELECT 1 FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass(%s) AND relpersistence <> 'p'"
 
-    _SYNC_AT_COMMIT = (
-        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    _READ_ONLY = (
+        "SELECT pg_catalog.pg_is_in_recovery() OR pg_catalog.current_setting('transaction_read_only')::pg_catalog.bool"
     )
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        event.listen(engine, "connect", self._prepare)
+        event.listen(engine, "checkout", self._listen)
 
-    def _prepare(self, connection: Any, record: Any) -> None:
-        connection.execute(self._SYNC_AT_COMMIT)
-        record.info[_SEARCH_PATH] = connection.execute("SHOW search_path").fetchone()[0]
-        connection.commit()
-        connection.add_notice_handler(lambda notice: record.info.update({_WARNED: notice.severity_nonlocalized}))
+    @staticmethod
+    def _listen(connection: Any, record: Any, _proxy: object) -> None:
+        """Have the connection tell us when a commit has not waited for its standby."""
+        if _WITHOUT_STANDBY in record.info:
+            return
+        record.info[_WITHOUT_STANDBY] = False
+
+        def hear(notice: Any) -> None:
+            # Only this function of the server's says so, in whatever language. Any other warning is a user's own.
+            if notice.source_function == "SyncRepWaitForLSN":
+                record.info[_WITHOUT_STANDBY] = True
+
+        connection.add_notice_handler(hear)
 
     def current_schema(self, connection: Connection) -> str:
         found: str | None = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
@@ -131,6 +139,9 @@ class PostgreSQL(Database):
                 "no schema of this session's search_path exists, so there is no place for a store: name one by `schema`"
             )
         return found
+
+    def bound_waits(self, connection: Connection) -> None:
+        bound_waits(connection)
 
     def insertion(self, statements: Statements, schema: str) -> Insertion:
         few = self.compile(statements.insert_events, schema)
@@ -147,62 +158,78 @@ class PostgreSQL(Database):
 
         return insert
 
-    def make_durable(self, connection: Connection) -> None:
-        """Nothing is visible before it is durable: synchronous_commit is on for every consumer."""
-
-    def check_durability(self, connection: Connection, tables: Tables, schema: str) -> None:
-        quote = self._dialect.identifier_preparer.quote
-        where = quote(schema)
-        unsafe = [f"{name}={setting}" for name, setting in connection.exec_driver_sql(self._UNSAFE_SETTINGS)]
-        unsafe += [
-            f"the table {table.name} is not logged"
-            for table in tables.metadata.sorted_tables
-            if connection.exec_driver_sql(self._NOT_LOGGED, (f"{where}.{quote(table.name)}",)).first() is not None
-        ]
-        if unsafe:
-            raise UnsafeDurability(f"PostgreSQL could lose a commit: {', '.join(unsafe)}; change that on the server")
-
-    def check_place(self, connection: Connection) -> None:
-        """A server looks after its files itself."""
-
     def own_cursor(self, driver: Any) -> Any:
         from psycopg.rows import tuple_row  # noqa: PLC0415 - only where the driver is there
 
         return driver.cursor(row_factory=tuple_row)
 
+    def lock(self, cursor: Any, statement: str) -> Any:
+        try:
+            # Both in one message, so that a transaction is no round trip longer for its settings.
+            cursor.execute(f"{_SET_ALL}; {statement}")
+        except Exception as error:
+            if getattr(error, "sqlstate", None) == READ_ONLY_TRANSACTION:
+                raise DatabaseReadOnly from error
+            raise
+        _check(cursor.fetchone())
+        cursor.nextset()
+        return cursor.fetchone()
+
+    def make_durable(self, connection: Connection) -> None:
+        """Nothing is visible before it is durable: synchronous_commit is on for every consumer."""
+
+    def check_durability(self, connection: Connection, tables: Tables, schema: str) -> None:
+        if connection.exec_driver_sql(self._READ_ONLY).scalar_one():
+            raise DatabaseReadOnly
+        _check(connection.exec_driver_sql(_SET_ALL).one())
+        quote = self._dialect.identifier_preparer.quote
+        for table in tables.metadata.sorted_tables:
+            name = f"{quote(schema)}.{quote(table.name)}"
+            if connection.exec_driver_sql(self._NOT_LOGGED, (name,)).first() is not None:
+                raise UnsafeDurability(
+                    f"PostgreSQL could lose a commit: the table {name} is not logged; change that on the server"
+                )
+
+    def check_place(self, connection: Connection) -> None:
+        """A server looks after its files itself."""
+
+    def before_handler(self, connection: Connection) -> None:
+        info = connection.info
+        if _OWN_SETTINGS not in info:  # once a connection: it takes a millisecond
+            found = connection.exec_driver_sql(_OF_THE_SESSION)
+            info[_OWN_SETTINGS] = [(name, value) for name, value in found if not _is_of_the_transaction(name)]
+
+    def after_handler(self, connection: Connection) -> None:
+        own = [(_quote(name), _quote(value)) for name, value in connection.info[_OWN_SETTINGS]]
+        driver: Any = connection.connection.driver_connection
+        again = "".join(f"; SELECT pg_catalog.set_config({name}, {value}, false)" for name, value in own)
+        with self.own_cursor(driver) as cursor:
+            cursor.execute(f"{_FORGET}{again}; {_SET_ALL}")
+
     def was_changed(self, connection: Connection) -> bool:
         return False
 
-    def restore_session(self, connection: Connection) -> None:
-        connection.exec_driver_sql(SET_SESSION)
-        connection.exec_driver_sql(self._SYNC_AT_COMMIT)
-        search_path = connection.info[_SEARCH_PATH]
-        connection.exec_driver_sql("SELECT set_config('search_path', %s, false)", (search_path,))
-
     def commit(self, connection: Connection) -> None:
         info = connection.info
-        info.pop(_WARNED, None)
+        info[_WITHOUT_STANDBY] = False
         connection.commit()
-        if info.pop(_WARNED, None) == "WARNING":  # so it answers where the wait for a standby was cancelled
-            raise TimeoutError("PostgreSQL has committed without the standby that it should have waited for")
+        if info[_WITHOUT_STANDBY]:
+            raise CommitUnconfirmed
 
     def interrupt(self, driver: Any) -> None:
         with suppress(Exception):  # a server that cannot be reached cannot be asked; the caller's deadline still holds
             driver.cancel_safe(timeout=self.CANCEL_TIMEOUT_S)
 
 
-def cause_of(error: Any) -> Cause:
-    """Say who caused a failure.
-
-    Args:
-        error: a `psycopg.Error`.
-    """
-    if error.sqlstate is None:  # a connection that failed or broke carries no code, whatever the server's reason
-        return Cause.PASSING if _is_operational(error) else Cause.LASTING
-    if error.sqlstate.startswith(PASSING_SQLSTATES):
-        return Cause.PASSING
-    return Cause.CONTENT if error.sqlstate.startswith(CONTENT_SQLSTATES) else Cause.LASTING
+def _check(row: Any) -> None:
+    unsafe = [f"{name}=off" for name, setting in zip(_CHECKED, row, strict=False) if setting == "off"]
+    if unsafe:
+        raise UnsafeDurability(f"PostgreSQL could lose a commit: {', '.join(unsafe)}; change that on the server")
 
 
-def _is_operational(error: Any) -> bool:
-    return any(kind.__name__ == "OperationalError" for kind in type(error).__mro__)
+def _is_of_the_transaction(name: str) -> bool:
+    return name in SETTINGS or name == "synchronous_commit" or name.startswith("transaction")
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

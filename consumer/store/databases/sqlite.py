@@ -113,6 +113,9 @@ class SQLite(Database):
     def current_schema(self, connection: Connection) -> str:
         return SCHEMA
 
+    def bound_waits(self, connection: Connection) -> None:
+        """They are bounded by the connection's busy timeout."""
+
     def insertion(self, statements: Statements, schema: str) -> Insertion:
         one = self.compile(statements.insert_event, schema).replace(":seq", "?").replace(":delta", "?")
         values = one[one.rindex("(") :]
@@ -160,8 +163,14 @@ class SQLite(Database):
         cursor.row_factory = None
         return cursor
 
-    def restore_session(self, connection: Connection) -> None:
-        """Nothing need be: SQLite refuses to change `synchronous` inside a transaction."""
+    def lock(self, cursor: sqlite3.Cursor, statement: str) -> Any:
+        return cursor.execute(statement).fetchone()
+
+    def before_handler(self, connection: Connection) -> None:
+        """Nothing need be noted."""
+
+    def after_handler(self, connection: Connection) -> None:
+        """Nothing need be undone: SQLite refuses to change `synchronous` inside a transaction."""
 
     def was_changed(self, connection: Connection) -> bool:
         driver: Any = connection.connection.driver_connection
