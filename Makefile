@@ -3,19 +3,30 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
 READY = $(VENV)/.ready
 TESTS ?= tests
 KILLS ?= 1000
 SEED ?= 1
 HISTORIES ?= 100000
 
-.PHONY: demo test check soak simulate mutants clean
+# SQLAlchemy's other series, which the package runs on too: a second environment, and the tests that meet SQLAlchemy.
+OLDER = $(VENV)-sqlalchemy-2.0
+OLDER_TESTS ?= tests/store tests/migrations tests/runtime/test_consuming.py tests/testing/test_proof.py
 
-demo: $(READY)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
+.PHONY: help demo test test-older check soak simulate mutants clean
+
+help:  ## say what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ —/'
+
+demo: $(INSTALLED)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
 
 test: $(READY)  ## every test, on SQLite and on a PostgreSQL that the tests start themselves
 	$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
+
+test-older: $(OLDER)/.ready  ## what meets SQLAlchemy, on its series 2.0
+	$(OLDER)/bin/python -m pytest -n auto --dist worksteal $(OLDER_TESTS)
 
 soak: $(READY)  ## KILLS SIGKILLs on each database, then every file system call failing in turn: nothing differs
 	$(BIN)/python -m tests.faults.soak --db sqlite --kills $(KILLS) --seed $(SEED)
@@ -38,10 +49,21 @@ mutants: $(READY)  ## break every promise on purpose, a line at a time, and see 
 	$(BIN)/python -m tests.mutants.pure
 
 clean:  ## remove what the other targets have made
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-# Made anew only when what it is made from changes.
-$(READY): pyproject.toml
+# Made anew only when what it is made from changes. A demo needs the package alone, everything else its tools too.
+$(INSTALLED): pyproject.toml
+	@echo "making an environment in $(VENV), and installing the package and what it needs: some ten seconds"
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(INSTALLED)
+	@echo "installing the tools for tests and checks: a minute at most"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@
+	@touch $@
+
+$(OLDER)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(OLDER)
+	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'sqlalchemy<2.1'
+	@touch $@
