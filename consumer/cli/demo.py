@@ -25,17 +25,12 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from consumer.core import points
 from consumer.core.events import Event
-from consumer.core.points import MigrationPoint, Point
-from consumer.core.words import counted
-from consumer.observe.observations import Committed
+from consumer.lab.session import run_client
+from consumer.lab.shim import open_store, state
 from consumer.publisher import Appender, Publisher
 from consumer.publisher.server.observations import Closed, Observation, Resumed
-from consumer.runtime.consumer import Consumer
 from consumer.sources.tcp.wire import decode
-from consumer.store import migrate
-from consumer.store.transaction import Store
 
 EVENTS: list[Event] = [(0, 12), (1, -3), (2, 7), (3, -5), (4, 1)]
 """What the journal holds."""
@@ -93,7 +88,7 @@ def _check(console: Console, journal: Path, store: Path) -> bool:
     con = sqlite3.connect(store)
     try:
         rows = con.execute("SELECT seq, delta FROM ledger ORDER BY seq").fetchall()
-        last, total = con.execute("SELECT last, total FROM checkpoint").fetchone()
+        last, total = state(con)
     finally:
         con.close()
     events, _, _ = decode(journal.read_bytes())
@@ -171,38 +166,27 @@ def _tell(told: Connection, who: str, text: str, what: str = "", number: int = 0
 
 
 def _consume(name: str, port: int, store: Path, fatal_seq: int | None, told: Connection) -> None:
-    """Run the consumer. The first one stops between commit and ACK, to be killed right there."""
-    url = f"sqlite:///{store}"
-    migrate.upgrade(url)
-    with Store(url) as opened:
-        last = opened.state().last
-        file = "a new file" if last < 0 else "the same file"
-        _tell(told, name, f"starts as process {os.getpid()} on {file}, says RESUME {last}: that is what the file holds")
+    """Run the contract's client. The first one stops between commit and ACK, to be killed right there."""
+    con = open_store(store)
+    last, _ = state(con)
+    con.close()
+    file = "a new file" if last < 0 else "the same file"
+    _tell(told, name, f"starts as process {os.getpid()} on {file}, says RESUME {last}: that is what the file holds")
+    known: list[str] = []
 
-        def reach(point: Point | MigrationPoint) -> None:
-            if point is Point.BEFORE_ACK and fatal_seq is not None and opened.state().last == fatal_seq:
-                text = f"has committed event {fatal_seq}, is about to send ACK {fatal_seq} …"
-                _tell(told, name, text, "waits")
-                signal.pause()  # until the SIGKILL
+    def before_ack(seq: int) -> None:
+        if seq <= last:
+            known.append(str(seq))
+        elif seq == fatal_seq:
+            _tell(told, name, f"has committed event {seq}, is about to send ACK {seq} …", "waits")
+            signal.pause()  # until the SIGKILL
+        else:
+            _tell(told, name, f"has committed event {seq}")
 
-        known: list[int] = []
-
-        def observe(observation: object) -> None:
-            if isinstance(observation, Committed) and observation.new:
-                _tell(told, name, f"has committed event {observation.last}")
-            if isinstance(observation, Committed):
-                known.append(observation.acked - observation.new)
-
-        points.reach = reach
-        consumer = Consumer(
-            f"tcp://127.0.0.1:{port}", opened, timeout=STEP_TIMEOUT_S, batch=1, once=True, observers=[observe]
-        )
-        asyncio.run(consumer.run())
-        state = opened.state()
-    if sum(known):
-        text = f"[bold]recognises {counted(sum(known), 'event')}[/], acknowledges each, counts none again"
-        _tell(told, name, text)
-    _tell(told, name, f"ends in good order: last {state.last}, total {state.total}", "ended")
+    last_now, total = asyncio.run(run_client("127.0.0.1", port, store, STEP_TIMEOUT_S, before_ack))
+    if known:
+        _tell(told, name, f"[bold]recognises events {', '.join(known)}[/], acknowledges each, counts none again")
+    _tell(told, name, f"ends in good order: last {last_now}, total {total}", "ended")
 
 
 def _publish(journal: Path, told: Connection) -> None:

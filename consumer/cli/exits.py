@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
+from sqlalchemy.exc import DBAPIError
 
 from consumer.core import errors
 from consumer.core.words import one_line
+from consumer.store.databases.choice import is_database_error
 
 UNEXPECTED = 1
 USAGE = 2
 UNUSABLE = 19
-STOPPED_BY_FORCE = 21
 
 EXIT_CODES: dict[type[Exception], int] = {
     typer.TyperException: USAGE,
@@ -35,7 +34,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
     errors.TLSRefused: 20,
-    errors.StoppedByForce: STOPPED_BY_FORCE,
+    errors.StoppedByForce: 21,
     errors.AddressInUse: 22,
 }
 """The codes that the environment relies on; 0 is a good end and 1 anything unexpected."""
@@ -46,7 +45,7 @@ def exit_code(error: BaseException) -> int:
     for kind, code in EXIT_CODES.items():
         if isinstance(error, kind):
             return code
-    if _is_database_error(error):
+    if is_database_error(error):
         return UNUSABLE
     return UNEXPECTED
 
@@ -55,7 +54,7 @@ def explain(error: BaseException) -> str:
     """Put an error into one line."""
     if isinstance(error, typer.TyperException):
         return one_line(error.format_message())
-    if _is_database_error(error):
+    if is_database_error(error):
         return f"the database cannot be used: {reason(error)}"
     name = type(error).__name__
     if isinstance(error, errors.ConsumerError):
@@ -65,13 +64,4 @@ def explain(error: BaseException) -> str:
 
 def reason(error: BaseException) -> str:
     """Give what a driver said, in one line and without SQLAlchemy's frame around it."""
-    return one_line(getattr(error, "orig", None) or error)
-
-
-def _is_database_error(error: BaseException) -> bool:
-    """Say whether a database raised this. Whatever raised one has loaded SQLAlchemy; nothing else need."""
-    if "sqlalchemy" not in sys.modules:
-        return False
-    from consumer.store.databases.choice import is_database_error  # noqa: PLC0415 - as above
-
-    return is_database_error(error)
+    return one_line(error.orig if isinstance(error, DBAPIError) else error)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 
 from rich.console import Console
 from rich.live import Live
 from rich.logging import RichHandler
 from rich.text import Text
 
-from consumer.cli import logs
-from consumer.cli.logs import LogFormat
 from consumer.observe.observations import (
     Committed,
     Connected,
@@ -30,6 +32,13 @@ REFRESH_PER_S = 4
 
 RATE_WINDOW_S = 5.0
 """Over how long the rate is taken."""
+
+
+class LogFormat(StrEnum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 class LiveLine:
@@ -76,6 +85,15 @@ class LiveLine:
         return sum(new for _, new in self._recent) / RATE_WINDOW_S
 
 
+class _JSONLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record as one JSON object."""
+        line = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
 @contextmanager
 def shown(log_format: LogFormat) -> Iterator[list[Observer]]:
     """Show a consumer at work, on standard error. Gives the observers that do it."""
@@ -83,8 +101,23 @@ def shown(log_format: LogFormat) -> Iterator[list[Observer]]:
     if console.is_terminal and log_format is LogFormat.TEXT:
         line = LiveLine()
         drawn = Live(line, console=console, refresh_per_second=REFRESH_PER_S)
-        with drawn, logs.written_by(RichHandler(console=console, show_path=False)):
+        with drawn, _logging(RichHandler(console=console, show_path=False)):
             yield [line, LogSink()]
         return
-    with logs.written(log_format):
+    handler = logging.StreamHandler(sys.stderr)
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(_JSONLines() if log_format is LogFormat.JSON else plain)
+    with _logging(handler):
         yield [LogSink()]
+
+
+@contextmanager
+def _logging(handler: logging.Handler) -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("consumer")
+    root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # every failure has a line of ours already
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.cli import main as cli
+from consumer.cli import app as cli
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ ENDS = [
     "has ACK 4, the last: nothing was sent twice",
     "consumer 2   ends in good order: last 4, total 12",
     "publisher 2  has ACK 0, ACK 1, ACK 2, ACK 3, ACK 4",
-    "consumer 3   recognises 5 events, acknowledges each, counts none again",
+    "consumer 3   recognises events 0, 1, 2, 3, 4, acknowledges each, counts none again",
     "consumer 3   ends in good order: last 4, total 12",
 ]
 """Who of the two that part says so first is chance."""

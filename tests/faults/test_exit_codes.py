@@ -12,8 +12,8 @@ from runtime.scripted import history, lines, sending, serving, silence
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
+from consumer.cli import app as cli
 from consumer.cli import exits
-from consumer.cli import main as cli
 from consumer.store import migrate
 from consumer.testing.script.session import Session
 

@@ -4,8 +4,8 @@ import json
 import os
 from functools import partial
 
-from consumer.cli import main as cli
-from consumer.cli import serving as commands
+from consumer.cli import app as cli
+from consumer.cli import publisher as commands
 from consumer.publisher import Limits, Publisher
 
 if "TEST_LIMITS" in os.environ:

@@ -20,9 +20,8 @@ import trustme
 from rich.console import Console
 
 from consumer import run_client, state
-from consumer.cli.appending import _Input
-from consumer.cli.serve import serve
-from consumer.cli.serve_view import ROWS_MAX, draw
+from consumer.cli.publisher import _Input, serve
+from consumer.cli.publisher_view import ROWS_MAX, draw
 from consumer.core.errors import InvalidOption
 from consumer.publisher import Appender, Extent, Served
 

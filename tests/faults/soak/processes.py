@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Self
 
-from consumer.cli import main as cli
+from consumer.cli import app as cli
 from consumer.core import points
 from consumer.core.points import MigrationPoint, Point
 from consumer.publisher import Appender
