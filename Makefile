@@ -1,10 +1,11 @@
-# Two commands do all on a new machine with Python 3.11 or newer: `make demo` and `make test`.
+# Two commands do all on a new machine with Python 3.11 or newer: `make demo` and `make test`. `make` alone lists all.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 READY = $(VENV)/.ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS ?= tests
 KILLS ?= 1000
 SEED ?= 1
@@ -14,10 +15,11 @@ HISTORIES ?= 100000
 OLDER = $(VENV)-sqlalchemy-2.0
 OLDER_TESTS ?= tests/store tests/migrations tests/runtime/test_consuming.py tests/testing/test_proof.py
 
-.PHONY: help demo test test-older check soak simulate mutants clean
+.PHONY: help demo test test-older soak simulate check mutants clean
 
-help:  ## say what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ —/'
+help:  ## list what can be made
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do \
+		printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 demo: $(INSTALLED)  ## watch a consumer being killed between commit and ACK, and nothing counted twice
 	$(BIN)/consumer demo
@@ -51,19 +53,19 @@ mutants: $(READY)  ## break every promise on purpose, a line at a time, and see 
 clean:  ## remove what the other targets have made
 	rm -rf $(VENV) $(OLDER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
-# Made anew only when what it is made from changes. A demo needs the package alone, everything else its tools too.
-$(INSTALLED): pyproject.toml
-	@echo "making an environment in $(VENV), and installing the package and what it needs: some ten seconds"
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+# Made anew only when what it is made from changes. A demo needs the package alone; the tools of its developers come later.
+$(READY): $(INSTALLED)
+	@echo "installing the tools for tests and checks into $(VENV) …"
+	@$(PIP) --editable '.[dev]'
 	@touch $@
 
-$(READY): $(INSTALLED)
-	@echo "installing the tools for tests and checks: a minute at most"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(INSTALLED): pyproject.toml
+	@echo "installing the package and what it runs on into $(VENV) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --editable .
 	@touch $@
 
 $(OLDER)/.ready: pyproject.toml
-	$(PYTHON) -m venv $(OLDER)
-	$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'sqlalchemy<2.1'
+	@$(PYTHON) -m venv $(OLDER)
+	@$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'sqlalchemy<2.1'
 	@touch $@

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from consumer.core import lazy
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from consumer.core.errors import Conflict as Conflict
     from consumer.core.errors import ConnectFailed as ConnectFailed

@@ -1,6 +1,6 @@
 """`python -m consumer` is the command `consumer`."""
 
-from consumer.cli.app import main
+from consumer.cli import main
 
 if __name__ == "__main__":
     main()

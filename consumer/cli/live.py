@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
-from rich.logging import RichHandler
 from rich.text import Text
 
+from consumer.cli.logs import logged, write_end
+from consumer.cli.options import LogFormat, LogLevel
 from consumer.observe.observations import (
     Committed,
     Connected,
@@ -31,14 +29,7 @@ REFRESH_PER_S = 4
 """How often the live line is drawn."""
 
 RATE_WINDOW_S = 5.0
-"""Over how long the rate is taken."""
-
-
-class LogFormat(StrEnum):
-    """How log lines are written."""
-
-    TEXT = "text"
-    JSON = "json"
+"""Over how long the rate is taken, at most: over less where less time has passed since the first commit began."""
 
 
 class LiveLine:
@@ -49,7 +40,8 @@ class LiveLine:
         self._last: int | None = None
         self._total: int | None = None
         self._connections = 0
-        self._recent: deque[tuple[float, int]] = deque()
+        self._began: float | None = None  # when the first commit began
+        self._recent: deque[tuple[float, int]] = deque()  # when how many events were acknowledged
 
     def __call__(self, observation: Observation) -> None:
         """Take in one observation."""
@@ -57,9 +49,11 @@ class LiveLine:
             case Connected(last=last):
                 self._state, self._last = "connected", last
                 self._connections += 1
-            case Committed(new=new, last=last, total=total):
+            case Committed(acked=acked, last=last, total=total, seconds=seconds):
                 self._state, self._last, self._total = "connected", last, total
-                self._recent.append((time.monotonic(), new))
+                now = time.monotonic()
+                self._began = now - seconds if self._began is None else self._began
+                self._recent.append((now, acked))
             case Disconnected():
                 self._state = "reconnecting"
             case Retrying():
@@ -79,45 +73,43 @@ class LiveLine:
         return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
 
     def _rate(self) -> float:
+        """Events acknowledged in a second, duplicates included: of two consumers of one store both are at work."""
         now = time.monotonic()
-        while self._recent and now - self._recent[0][0] > RATE_WINDOW_S:
+        while self._recent and now - self._recent[0][0] >= RATE_WINDOW_S:
             self._recent.popleft()
-        return sum(new for _, new in self._recent) / RATE_WINDOW_S
+        if self._began is None or not self._recent:
+            return 0.0
+        return sum(acked for _, acked in self._recent) / min(max(now - self._began, 1 / REFRESH_PER_S), RATE_WINDOW_S)
 
 
-class _JSONLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        """Write one record as one JSON object."""
-        line = {"time": self.formatTime(record), "level": record.levelname, "message": record.getMessage()}
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a user is shown of a consumer at work.
 
+    Attributes:
+        observers: those that show it.
+        leave: restores the terminal and writes why the command ends, where the process is about to leave by force.
+            Gives the exit code.
+    """
 
-@contextmanager
-def shown(log_format: LogFormat) -> Iterator[list[Observer]]:
-    """Show a consumer at work, on standard error. Gives the observers that do it."""
-    console = Console(stderr=True)
-    if console.is_terminal and log_format is LogFormat.TEXT:
-        line = LiveLine()
-        drawn = Live(line, console=console, refresh_per_second=REFRESH_PER_S)
-        with drawn, _logging(RichHandler(console=console, show_path=False)):
-            yield [line, LogSink()]
-        return
-    handler = logging.StreamHandler(sys.stderr)
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handler.setFormatter(_JSONLines() if log_format is LogFormat.JSON else plain)
-    with _logging(handler):
-        yield [LogSink()]
+    observers: list[Observer]
+    leave: Callable[[Exception], int]
 
 
 @contextmanager
-def _logging(handler: logging.Handler) -> Iterator[None]:
-    root, ours = logging.getLogger(), logging.getLogger("consumer")
-    root.addHandler(handler)
-    ours.setLevel(logging.INFO)
-    logging.getLogger("psycopg").setLevel(logging.ERROR)  # every failure has a line of ours already
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
+def shown(log_format: LogFormat, log_level: LogLevel) -> Iterator[Shown]:
+    """Show a consumer at work, on standard error: log lines, and a live line below them on a terminal."""
+    console = Console(stderr=True, highlight=False)
+    drawn = console if console.is_terminal and log_format is LogFormat.TEXT else None
+    with logged(drawn, log_format, log_level), ExitStack() as screen:
+
+        def leave(error: Exception) -> int:
+            screen.close()
+            return write_end(error, log_format)
+
+        observers: list[Observer] = [LogSink()]
+        if drawn is not None:
+            line = LiveLine()
+            observers.append(line)
+            screen.enter_context(Live(line, console=drawn, refresh_per_second=REFRESH_PER_S))
+        yield Shown(observers, leave)

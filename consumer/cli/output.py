@@ -1,4 +1,4 @@
-"""Standard output and error as a command needs them: that something could not be written is known, and said once."""
+"""Standard output and error as a command needs them: what can be written there, and what follows where it cannot."""
 
 from __future__ import annotations
 
@@ -58,12 +58,26 @@ def write_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
+def printable(text: str) -> str:
+    """Write control characters as escapes: what others have said must not steer the terminal that shows it."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode() for one in text
+    )
+
+
 def complain(text: str) -> None:
+    """Write a line to standard error that says what the command has to complain of."""
+    tell(f"consumer: {text}")
+
+
+def tell(text: str) -> None:
     """Write a line to standard error. Where nobody can be told, the exit code still says what happened."""
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(printable(text) + "\n")
         sys.stderr.flush()
     except OSError:
         abandon(sys.stderr)

@@ -1,12 +1,8 @@
-"""What `consumer serve` shows: a table of the consumers on a terminal, log lines in any case."""
+"""What `consumer serve` shows on a terminal: a table of the consumers."""
 
 from __future__ import annotations
 
-import logging
-
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from consumer.core.words import counted
 from consumer.publisher.server.publisher import Publisher
@@ -27,19 +23,3 @@ def draw(publisher: Publisher) -> Table:
     if len(consumers) > ROWS_MAX:
         table.add_row(f"and {len(consumers) - ROWS_MAX} more", "", f"{consumers[ROWS_MAX].lag} or less")
     return table
-
-
-class ConsoleHandler(logging.Handler):
-    """Prints log lines above the table, or just prints them where there is none."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print one."""
-        try:
-            self._console.print(Text(self.format(record)), soft_wrap=True)
-        except Exception:  # noqa: BLE001 - as every handler of logging: what cannot be said must stop nothing
-            self.handleError(record)

@@ -1,7 +1,8 @@
 """The error tree: everything this package raises on purpose, each with what its reader needs to act.
 
-Every error keeps its facts as attributes and builds its one-line message from them. What is retried and what the exit
-codes are is not written here: `service.py` and `cli.py` hold the one table of each.
+Every error keeps its facts as attributes and builds its one-line message from them. Two things are not written here,
+since others decide them: which failures are tried again (`consumer.store.retry`), and with which exit code an error
+ends the command (`consumer.cli.exits`).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Gap(ConsumerError):
     def __str__(self) -> str:
         return (
             f"gap: event {self.received} came where {self.expected} was due; "
-            "reconnect to have the missing ones sent again, or mend a publisher that leaves them out"
+            "reconnect to have the missing ones sent again, or fix a publisher that leaves them out"
         )
 
 
@@ -135,7 +136,22 @@ class InvalidOption(ConsumerError, ValueError):
 
 
 class NotReady(ConsumerError):
-    """There is no store in this database, or it is not at this version; the message says what to run."""
+    """There is no store in this database, or it is not at this version.
+
+    Attributes:
+        reason: which of the two, in words.
+        needs_upgrade: whether an upgrade makes it ready.
+    """
+
+    def __init__(self, reason: str, needs_upgrade: bool = False) -> None:
+        super().__init__(reason, needs_upgrade)
+        self.reason = reason
+        self.needs_upgrade = needs_upgrade
+
+    def __str__(self) -> str:
+        if not self.needs_upgrade:
+            return self.reason
+        return f"{self.reason}: call consumer.migrate.upgrade, or run consumer upgrade"
 
 
 class DatabaseUnusable(ConsumerError):
@@ -250,7 +266,7 @@ class HandlerFailed(ConsumerError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"the handler failed at event {self.seq}: {self.reason}; mend it, or the data, and start again"
+        return f"the handler failed at event {self.seq}: {self.reason}; fix it, or the data, and start again"
 
 
 class ConnectFailed(ConsumerError):
@@ -319,7 +335,7 @@ class AddressInUse(ConsumerError):
         self.port = port
 
     def __str__(self) -> str:
-        return f"{self.host} port {self.port} is in use: stop what listens there, or choose another --port"
+        return f"{self.host} port {self.port} is in use: stop what listens there, or choose another port"
 
 
 class BadInput(ConsumerError, ValueError):
@@ -330,14 +346,16 @@ class BadInput(ConsumerError, ValueError):
         reason: what is wrong with it.
         appended: how many events before it were appended by the same command.
         head: the journal's last event now, -1 where it has none.
+        is_other_kind: whether it is a bare delta where EVENT lines were to come, or the other way round.
     """
 
-    def __init__(self, number: int, reason: str, appended: int, head: int) -> None:
-        super().__init__(number, reason, appended, head)
+    def __init__(self, number: int, reason: str, appended: int, head: int, is_other_kind: bool = False) -> None:
+        super().__init__(number, reason, appended, head, is_other_kind)
         self.number = number
         self.reason = reason
         self.appended = appended
         self.head = head
+        self.is_other_kind = is_other_kind
 
     def __str__(self) -> str:
         return (

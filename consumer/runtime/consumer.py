@@ -18,6 +18,7 @@ from consumer.observe.observations import (
     notify,
 )
 from consumer.runtime.calls import Calls
+from consumer.runtime.defaults import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S
 from consumer.runtime.progress import Progress
 from consumer.runtime.session import Sessions
 from consumer.runtime.stopping import Stop
@@ -28,15 +29,6 @@ from consumer.sources.tcp.streams import check_timeout
 from consumer.sources.tcp.tls import TLS
 from consumer.store.handlers import Handler, check_handler
 from consumer.store.transaction import Store
-
-TIMEOUT_S = 30.0
-"""The longest single wait for the publisher, unless the caller says otherwise."""
-
-STOP_TIMEOUT_S = 20.0
-"""How long a stop waits for the commit in flight, unless the caller says otherwise. Supervisors kill after 30 s."""
-
-BATCH_EVENTS = 8192
-"""The most events of one transaction, unless the caller says otherwise: more gains little and holds the lock longer."""
 
 
 class Consumer:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, NestedTransaction
 from consumer.core.errors import HandlerFailed
 from consumer.core.events import Event, Events
 from consumer.core.outcome import State
+from consumer.core.words import one_line
 from consumer.store.databases.base import IN_HANDLER, REFUSED, Cause
 from consumer.store.databases.choice import cause_of
 from consumer.store.retry import Patience, patience
@@ -67,7 +68,7 @@ class HandlerRaised(Exception):
         """Give what the user gets to see."""
         reason = type(self.cause).__name__
         with suppress(Exception):  # a user's own error, which may be unable to say anything
-            reason = " ".join(f"{reason}: {self.cause}".split())
+            reason = one_line(f"{reason}: {self.cause}")
         failed = HandlerFailed(self.seq, reason)
         failed.__cause__ = self.cause
         return failed

@@ -26,7 +26,7 @@ from consumer.core.errors import ConsumerError, InvalidOption, NotReady, SchemaM
 from consumer.store.databases import postgresql, sqlite
 from consumer.store.databases.base import READ_ONLY
 from consumer.store.databases.choice import make_short_engine
-from consumer.store.databases.url import parse_url, show_url
+from consumer.store.databases.url import parse_url
 from consumer.store.schema import FoundColumn, Tables, difference
 from consumer.store.statements import Statements
 
@@ -142,13 +142,13 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
         InvalidURL, InvalidOption, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
     names, parsed = _checked(url, prefix, schema)
-    shown = show_url(parsed)
-    missing = NotReady(f"there is no store in {shown}: run consumer upgrade --db {shown}")
+    missing = NotReady("there is no store in this database", needs_upgrade=True)
     if parsed.get_backend_name() == "sqlite" and not sqlite.is_there(parsed):
         raise missing
     tables = Tables(names.prefix)
     statements = Statements(tables)
-    with make_short_engine(parsed).connect().execution_options(**READ_ONLY) as connection:
+    readable = sqlite.as_it_can_be_read(parsed) if parsed.get_backend_name() == "sqlite" else parsed
+    with make_short_engine(readable).connect().execution_options(**READ_ONLY) as connection:
         enter_schema(connection, names.schema)
         if not _has_all(connection, tables):
             raise missing

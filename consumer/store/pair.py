@@ -81,4 +81,4 @@ class Pair:
 
 def no_store() -> NotReady:
     """Say that there is none."""
-    return NotReady("there is no store in this database: run consumer upgrade with the same --db")
+    return NotReady("there is no store in this database", needs_upgrade=True)

@@ -1,6 +1,6 @@
 """Which failures pass by themselves: the one table of what is tried again, and how often.
 
-Errors carry no flag of their own. The supervision (`runtime/supervision.py`) goes by this table, and so does the store,
+Errors carry no flag of their own. The supervision (`consumer.runtime`) goes by this table, and so does the store,
 which must not look for a bad event where the database was at fault.
 """
 
@@ -27,7 +27,7 @@ class Patience(Enum):
 
     FOREVER = "it passes by itself"
     THRICE = "it may pass; without progress three times are enough"
-    CONNECTING = "as often as the user has said"
+    CONNECTING = "as often in a row as the consumer's user allows"
     NEVER = "trying again changes nothing"
 
 

@@ -295,7 +295,7 @@ class Store:
                 raise no_store()
             revision = self._execute(connection, self._statements.read_revision).scalar_one_or_none()
             if revision != HEAD:
-                raise NotReady(f"the store is at revision {revision}, this version needs {HEAD}: run consumer upgrade")
+                raise NotReady(f"the store is at revision {revision}, this version needs {HEAD}", needs_upgrade=True)
             yield connection
 
     def _read_state(self, connection: Connection) -> State:

@@ -107,7 +107,7 @@ def test_what_is_installed_is_the_wheel(run: Call, installed: Path):
 
 
 def test_the_store_is_made_and_shown_from_another_folder(run: Call, url: str):
-    assert run("consumer", "upgrade", "--db", url).stdout == "the store is at revision 0001\n"
+    assert run("consumer", "upgrade", "--db", url).stdout == "the store is at revision 0001: it was created\n"
     assert (
         run("consumer", "status", "--db", url).stdout == "last -1, total 0, 0 ledger rows\nrevision 0001, head 0001\n"
     )

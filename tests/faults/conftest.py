@@ -58,7 +58,7 @@ class Command:
         """Wait for its end, and give its exit code. It has shown no traceback, however it ended."""
         await self._listening
         code = await self.process.wait()
-        assert "Traceback" not in "\n".join(self.lines)
+        assert not [line for line in self.lines if line.startswith("Traceback")], self.lines
         return code
 
     @property

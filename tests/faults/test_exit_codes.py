@@ -12,8 +12,7 @@ from runtime.scripted import history, lines, sending, serving, silence
 from sqlalchemy import make_url
 from sqlalchemy.exc import OperationalError
 
-from consumer.cli import app as cli
-from consumer.cli import exits
+from consumer.cli import exits, main, stops
 from consumer.store import migrate
 from consumer.testing.script.session import Session
 
@@ -176,7 +175,7 @@ def test_a_refusing_server_has_its_exit_code():
         (["tcp://127.0.0.1:7000", "--handler", "os:sep"], "plain function"),
         (["tcp://127.0.0.1:7000", "--handler", "asyncio:sleep"], "plain function"),
         (["tls://127.0.0.1:7000", "--tls-ca", "missing.pem"], "missing.pem"),
-        (["tls://127.0.0.1:7000", "--tls-key", "missing.pem"], "certificate"),
+        (["tls://127.0.0.1:7000", "--tls-key", "missing.pem"], "--tls-cert and --tls-key belong together"),
         (["tls://127.0.0.1:7000", "--tls-name", ".test"], "host name"),
         (["tls://127.0.0.1:7000", "--insecure"], "--insecure"),
     ],
@@ -188,8 +187,8 @@ def test_bad_usage_is_one_line_and_starts_nothing(tmp_path, monkeypatch, capfd, 
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(sys, "argv", ["consumer", "run", *arguments])
     (tmp_path / "broken.py").write_text("1 / 0")
-    with pytest.raises(SystemExit) as end:
-        cli.main()
+    with stops.raised(), pytest.raises(SystemExit) as end:
+        main()
     out, err = capfd.readouterr()
     assert (end.value.code, out) == (2, "")
     assert err.startswith("consumer: ")

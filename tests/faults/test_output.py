@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from contextlib import suppress
+from datetime import datetime
 
 import pytest
 from runtime.databases import check_store, execute
@@ -49,11 +50,14 @@ async def test_log_lines_are_json_where_that_was_asked_for(store_url, serve, sta
         start(publisher.url, "--db", store_url, "--log-format", "json", "--handler", "handlers:failing") as command,
     ):
         assert await command.end() == 14
-    *log, error = command.lines
-    lines = [json.loads(line) for line in log]
-    assert [line["level"] for line in lines] == ["INFO", "WARNING", "INFO"]
-    assert all(set(line) == {"time", "level", "message"} for line in lines)
-    assert error.startswith("consumer: ")
+    *log, end = (json.loads(line) for line in command.lines)
+    assert [line["level"] for line in log] == ["INFO", "WARNING", "INFO"]
+    assert all({"time", "level", "logger", "event", "message", "fields"} <= set(line) for line in log)
+    assert all(datetime.fromisoformat(line["time"]).tzinfo is not None for line in log)
+    assert (end["level"], end["event"]) == ("ERROR", "failed")
+    assert end["fields"] == {"error": "HandlerFailed", "exit_code": 14, "seq": 2, "reason": "LookupError: no such slot"}
+    assert "event 2: LookupError: no such slot" in end["message"]
+    assert "in failing" in end["exception"]
 
 
 async def test_options_come_from_the_environment(ready_sqlite_url, serve, start, authority):

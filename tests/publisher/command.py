@@ -4,12 +4,11 @@ import json
 import os
 from functools import partial
 
-from consumer.cli import app as cli
-from consumer.cli import publisher as commands
+from consumer.cli import main, serving
 from consumer.publisher import Limits, Publisher
 
 if "TEST_LIMITS" in os.environ:
-    commands.Publisher = partial(Publisher, limits=Limits(**json.loads(os.environ["TEST_LIMITS"])))
+    serving.Publisher = partial(Publisher, limits=Limits(**json.loads(os.environ["TEST_LIMITS"])))
 
 if __name__ == "__main__":
-    cli.main()
+    main()

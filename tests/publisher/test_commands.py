@@ -20,7 +20,8 @@ import trustme
 from rich.console import Console
 
 from consumer import run_client, state
-from consumer.cli.publisher import _Input, serve
+from consumer.cli.appending import Input
+from consumer.cli.publisher import serve
 from consumer.cli.publisher_view import ROWS_MAX, draw
 from consumer.core.errors import InvalidOption
 from consumer.publisher import Appender, Extent, Served
@@ -349,7 +350,7 @@ def test_a_signal_ends_an_append_between_two_and_not_within_one() -> None:
     done: list[str] = []
     readable, writable = os.pipe()
     os.write(writable, b"1\n")
-    given = _Input(readable)
+    given = Input(readable)
     before = signal.getsignal(signal.SIGTERM)
     with given.until_signalled():
         assert given.read() == b"1\n"

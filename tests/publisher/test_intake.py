@@ -70,7 +70,7 @@ def test_a_journal_can_be_copied(path: Path) -> None:
             False,
             "line 1: there is b'EVENT 3 1\\r\\n' where an event was due; it ends in CRLF, and a journal's lines end in LF",
         ),
-        (b"5\n", False, "line 1: there is b'5\\n' where an event was due; --number takes bare deltas; 0 events"),
+        (b"5\n", False, "line 1: there is b'5\\n' where an event was due; a delta alone has no number; 0 events"),
         (b"\n", False, "line 1: there is b'\\n' where an event was due; 0 events"),
         (b"SNAPSHOT 3 4\n", False, "line 1: there is SNAPSHOT where an event was due; 0 events"),
         (lines(3, 1) + b"EVENT 4 1", False, "line 2: there is no newline after b'EVENT 4 1'"),
@@ -87,7 +87,7 @@ def test_a_journal_can_be_copied(path: Path) -> None:
         (
             lines(3, 1),
             True,
-            "line 1: b'EVENT 3 -997\\n' is no delta: a whole number from -1000 to 1000, alone on its line; EVENT lines go",
+            "line 1: b'EVENT 3 -997\\n' is no delta: a whole number from -1000 to 1000, alone on its line; an EVENT line",
         ),
     ],
 )

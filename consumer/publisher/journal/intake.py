@@ -35,22 +35,25 @@ def append_all(appender: Appender, read: Callable[[], bytes], *, number: bool, p
     before = appender.extent.events
     rest, lines = b"", 0
     fault: str | None = None
+    is_other_kind = False
     while fault is None and (chunk := read()):
         buffer = rest + chunk
         if number:
             numbered, rest, fault = number_deltas(buffer, appender.head + 1)
+            is_other_kind = rest.startswith(b"EVENT ")
             appender.append_lines(numbered)
         else:
             size, fault = appender.append_lines(buffer)
             rest = buffer[size:]
             if fault is not None and _delta.match(rest):
-                fault += "; --number takes bare deltas"
+                fault += "; a delta alone has no number"
+                is_other_kind = True
         lines += buffer.count(b"\n", 0, len(buffer) - len(rest))
         progress(appender.extent.events - before)
     if fault is None and rest:
         fault = f"there is no newline after {rest!r}, so it may have been cut short"
     if fault is not None:
-        raise BadInput(lines + 1, fault, appender.extent.events - before, appender.head)
+        raise BadInput(lines + 1, fault, appender.extent.events - before, appender.head, is_other_kind)
 
 
 def number_deltas(buffer: bytes, due: int) -> tuple[bytes, bytes, str | None]:
@@ -76,5 +79,5 @@ def number_deltas(buffer: bytes, due: int) -> tuple[bytes, bytes, str | None]:
     if fault is None and (b"\n" in rest or len(rest) >= LINE_BYTES_MAX):
         shown = (rest.partition(b"\n")[0] + b"\n")[:LINE_BYTES_MAX]
         fault = f"{shown!r} is no delta: a whole number from {-DELTA_MAX} to {DELTA_MAX}, alone on its line"
-        fault += line_end(shown) or ("; EVENT lines go without --number" if shown.startswith(b"EVENT ") else "")
+        fault += line_end(shown) or ("; an EVENT line has its number already" if shown.startswith(b"EVENT ") else "")
     return lines, rest, fault

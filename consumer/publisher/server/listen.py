@@ -10,6 +10,7 @@ from contextlib import suppress
 from consumer.core.errors import AddressInUse, InvalidOption
 from consumer.core.keepalive import KeepAlive
 from consumer.sources.tcp.streams import keep_alive
+from consumer.sources.tcp.tls import no_passphrase
 
 BACKLOG = 128
 """How many connections may wait to be accepted."""
@@ -75,7 +76,7 @@ def server_tls(certificate: str, key: str, client_ca: str | None = None) -> ssl.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     file = certificate
     try:
-        context.load_cert_chain(certificate, key, password=_no_password)
+        context.load_cert_chain(certificate, key, password=no_passphrase)
         if client_ca is not None:
             file = client_ca
             context.verify_mode = ssl.CERT_REQUIRED
@@ -83,7 +84,3 @@ def server_tls(certificate: str, key: str, client_ca: str | None = None) -> ssl.
     except (OSError, ValueError) as error:
         raise InvalidOption(f"the TLS file {file} cannot be used: {error}") from error
     return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key is encrypted, and nobody is there to ask for its password")

@@ -40,7 +40,7 @@ class TLS:
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.cert is not None:
                 file = self.cert
-                context.load_cert_chain(self.cert, self.key, password=_no_password)
+                context.load_cert_chain(self.cert, self.key, password=no_passphrase)
         except (OSError, ssl.SSLError, ValueError) as error:
             raise InvalidOption(f"the TLS file {file} cannot be used: {error}") from error
         return context
@@ -55,7 +55,8 @@ def is_host_name(text: str) -> bool:
     return not text.startswith(".")
 
 
-def _no_password() -> str:
+def no_passphrase() -> str:
+    """Be what OpenSSL asks for a key's passphrase: it would ask on the terminal otherwise, and wait there."""
     raise ValueError("the key is encrypted, and nobody is there to ask for its password")
 
 

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, pool
 
@@ -260,3 +260,18 @@ def is_there(url: URL) -> bool:
     """Say whether the file that a URL names can hold anything: to connect would create it."""
     path = url.database or ""
     return os.path.exists(_path_of(path) if "uri" in url.query else path)  # noqa: PTH110 - `Path.exists` raises for a name that is too long
+
+
+def as_it_can_be_read(url: URL) -> URL:
+    """Give the URL under which this user can read a file: as it is, where only that is possible.
+
+    To read a file in WAL mode SQLite makes the files of the log anew, which somebody who may only read the folder
+    cannot do. Where there is no log, all is in the file itself, and SQLite takes it as one that does not change.
+    """
+    path = _path_of(url.database or "") if "uri" in url.query else url.database or ""
+    places = (path, os.path.dirname(path) or ".")  # noqa: PTH120 - as in `is_there`
+    if all(
+        os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids) for place in places
+    ) or os.path.exists(f"{path}-wal"):  # noqa: PTH110
+        return url
+    return url.set(database=f"file:{quote(path)}").update_query_dict({"uri": "true", "immutable": "1"})

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from consumer.cli import app as cli
+from consumer.cli import appending, consuming, serving  # noqa: F401 - what the commands load when they run
 from consumer.core import points
 from consumer.core.points import MigrationPoint, Point
 from consumer.publisher import Appender

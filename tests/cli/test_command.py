@@ -15,11 +15,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import trustme
 from sqlalchemy import create_engine, make_url, pool
 
 from consumer import apply_event, open_store
 from consumer.store import migrate
-from consumer.store.databases import engine
+from consumer.store.databases import choice, sqlite
 
 USAGE, NOT_READY, UNUSABLE, INTERRUPTED = 2, 16, 19, 130
 SECRET = "s3cr3t"
@@ -46,7 +47,7 @@ def execute(url: str, statement: str) -> None:
 
 def test_upgrade_makes_a_store_and_status_shows_it(consumer, url: str):
     done = consumer("upgrade", "--db", url)
-    assert (done.code, done.out, done.err) == (0, "the store is at revision 0001\n", "")
+    assert (done.code, done.out, done.err) == (0, "the store is at revision 0001: it was created\n", "")
     done = consumer("status", "--db", url, "--json")
     assert (done.code, done.err) == (0, "")
     assert done.out == '{"last": -1, "total": 0, "ledger_rows": 0, "revision": "0001", "head": "0001"}\n'
@@ -55,6 +56,23 @@ def test_upgrade_makes_a_store_and_status_shows_it(consumer, url: str):
     done = consumer("status", "--db", url)
     assert (done.code, done.err) == (0, "")
     assert done.out == "last 1, total 9, 2 ledger rows\nrevision 0001, head 0001\n"
+
+
+def test_upgrade_says_what_it_has_done(consumer, tmp_path: Path, monkeypatch):
+    def says() -> str:
+        done = consumer("upgrade", "--db", "sqlite:///store.db")
+        assert (done.code, done.err) == (0, "")
+        return done.out.removeprefix("the store is at revision ").rstrip()
+
+    assert says() == "0001: it was created"
+    assert says() == "0001: it was there already"
+    with closing(open_store(tmp_path / "other.db")) as con:
+        apply_event(con, 0, 5)
+    (tmp_path / "other.db").rename(tmp_path / "store.db")
+    assert says() == "0001: it was adopted with what it holds, the last event is 0"
+    before = migrate.Status(last=0, total=5, ledger_rows=1, revision="0000", head="0001")
+    monkeypatch.setattr(migrate, "status", lambda *_, **__: before)  # there is no older revision yet
+    assert says() == "0001: it was upgraded from 0000"
 
 
 def test_the_command_is_a_process_too_and_so_is_the_package(process, tmp_path: Path):
@@ -254,9 +272,9 @@ def test_status_waits_for_no_writer(consumer, url: str):
         writer.exec_driver_sql("ROLLBACK")
 
 
-@pytest.mark.parametrize(("query", "waited_ms"), [("", 1000 * engine.BUSY_TIMEOUT_S), ("?timeout=0.25", 250)])
+@pytest.mark.parametrize(("query", "waited_ms"), [("", 1000 * sqlite.BUSY_TIMEOUT_S), ("?timeout=0.25", 250)])
 def test_the_wait_for_a_lock_is_ours_unless_the_url_has_one(query: str, waited_ms: int):
-    with engine.make_short_engine(f"sqlite:///store.db{query}").connect() as connection:
+    with choice.make_short_engine(f"sqlite:///store.db{query}").connect() as connection:
         assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == waited_ms
 
 
@@ -379,7 +397,7 @@ def test_a_password_is_not_shown_where_there_is_no_store(consumer, postgres_url:
 
 
 def test_an_unexpected_error_is_one_line_and_code_1(consumer, monkeypatch):
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("something\nquite else")
 
     monkeypatch.setattr(migrate, "status", fail)
@@ -432,7 +450,7 @@ def test_a_url_that_is_no_text_is_a_usage_error(consumer, arguments: tuple[str, 
 
 
 def test_ctrl_c_ends_it_without_a_traceback(consumer, monkeypatch):
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(migrate, "upgrade", interrupt)
@@ -472,6 +490,28 @@ def test_a_handler_that_cannot_be_loaded_is_a_usage_error(consumer, tmp_path: Pa
 
 def test_tls_options_without_tls_are_a_usage_error(consumer):
     check_that_it_failed(consumer("run", "tcp://127.0.0.1:1", "--tls-ca", "ca.pem"), 2, "tls://")
+
+
+@pytest.mark.parametrize("options", [("--tls-cert", "own.pem"), ("--tls-key", "own.pem")])
+@pytest.mark.parametrize("command", [("run", "tls://127.0.0.1:9"), ("serve", "journal")], ids=["run", "serve"])
+def test_a_certificate_and_its_key_belong_together(
+    consumer, tmp_path: Path, command: tuple[str, ...], options: tuple[str, ...]
+):
+    trustme.CA().issue_cert("consumer").cert_chain_pems[0].write_to_path(tmp_path / "own.pem")
+    check_that_it_failed(consumer(*command, *options), USAGE, "--tls-cert and --tls-key belong together")
+
+
+def test_a_file_with_a_certificate_and_its_key_is_enough_for_run(consumer, tmp_path: Path):
+    own = trustme.CA().issue_cert("consumer")
+    own.private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
+    options = ("--tls-cert", "own.pem", "--max-attempts", "1")
+    check_that_it_failed_last(consumer("run", "tls://127.0.0.1:9", *options), 18, "gave up")
+
+
+def check_that_it_failed_last(done, code: int, reason: str) -> None:
+    """As above, after log lines."""
+    assert (done.code, done.out) == (code, ""), done
+    assert re.search(rf"^consumer: [^\n]*{reason}", done.err, re.MULTILINE), done.err
 
 
 def test_an_unusable_database_is_named(consumer, tmp_path: Path):

@@ -19,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from consumer import apply_event, open_store
-from consumer.cli import demo
+from consumer.cli import story
 from consumer.publisher import Appender
 
 STORY = [
@@ -120,7 +120,7 @@ def test_it_tells_the_story_into_a_pipe(running: subprocess.Popen[str], tmp_path
     assert (running.returncode, err) == (0, "")
     check_that_it_is_told_in_order(out)
     assert "\x1b" not in out
-    assert len(re.findall(r"committed event \d", out)) == len(demo.EVENTS)
+    assert len(re.findall(r"committed event \d", out)) == len(story.EVENTS)
     check_that_the_group_ends(running.pid, patience_s)
     assert not list(tmp_path.glob("consumer-demo-*"))
 
@@ -166,7 +166,7 @@ def test_its_processes_do_not_outlive_it_when_it_is_killed(
 
 
 def test_it_fails_when_the_check_does_not_hold(consumer, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(demo, "decode", lambda _: ([*demo.EVENTS[:-1], (4, 2)], b"", None))
+    monkeypatch.setattr(story, "decode", lambda _: ([*story.EVENTS[:-1], (4, 2)], b"", None))
     done = consumer("demo")
     assert done.code == 1
     assert "does not hold" in done.out
@@ -185,11 +185,11 @@ def test_it_fails_when_the_check_does_not_hold(consumer, monkeypatch: pytest.Mon
 )
 def test_the_check_sees_every_kind_of_difference(tmp_path: Path, fault: str | None):
     with Appender(tmp_path / "journal") as appender:
-        appender.append(demo.EVENTS)
+        appender.append(story.EVENTS)
     with closing(open_store(tmp_path / "store.db")) as con:
-        for event in demo.EVENTS:
+        for event in story.EVENTS:
             apply_event(con, *event)
         if fault is not None:
             con.execute(fault)
     console = Console(file=StringIO())
-    assert demo._check(console, tmp_path / "journal", tmp_path / "store.db") is (fault is None)
+    assert story._check(console, tmp_path / "journal", tmp_path / "store.db") is (fault is None)

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from consumer.cli import app as cli
+from consumer.cli import main, stops
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,13 @@ class Done:
 Run = Callable[..., Done]
 
 
+@pytest.fixture
+def handled_signals() -> Iterator[None]:
+    """What signals do in this process, as it was before a command changed it."""
+    with stops.raised():
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder where nothing of the project is, and nothing that a developer has set."""
@@ -34,14 +41,14 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def consumer(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def consumer(handled_signals: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """The command in this process: what it prints, and what it would end with."""
 
     def run(*arguments: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["consumer", *arguments])
         capfd.readouterr()
         with pytest.raises(SystemExit) as end:
-            cli.main()
+            main()
         return Done(end.value.code or 0, *capfd.readouterr())
 
     return run

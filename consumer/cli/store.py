@@ -1,0 +1,95 @@
+"""`consumer upgrade` and `consumer status`: make a store ready, and look at one."""
+
+# ruff: noqa: PLC0415 - what a command works with is loaded when it runs
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consumer.cli.options import DEFAULT_DATABASE, Database, Prefix, Schema
+from consumer.core.words import last_event
+
+if TYPE_CHECKING:
+    from consumer.store.migrate import Status
+
+
+def upgrade(
+    db: Database = DEFAULT_DATABASE,
+    prefix: Prefix = "",
+    schema: Schema = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead of running it.")] = False,
+) -> None:
+    """Create a store, or bring one to this version.
+
+    A store that has no version recorded is adopted with its data. What was done is said.
+    """
+    from consumer.cli.locks import wait_for_lock
+    from consumer.cli.output import complain
+    from consumer.cli.place import Place
+    from consumer.core.errors import NotReady
+    from consumer.store import migrate
+
+    if sql:
+        typer.echo(migrate.upgrade_sql(db, prefix=prefix, schema=schema), nl=False)
+        return
+
+    def look_and_upgrade(url: str) -> migrate.Status | None:
+        try:
+            before = migrate.status(url, prefix=prefix, schema=schema)
+        except NotReady:
+            before = None
+        migrate.upgrade(url, prefix=prefix, schema=schema)
+        return before
+
+    with Place(db, prefix, schema).named():
+        before = wait_for_lock(db, look_and_upgrade, complain, for_ever=False)
+    typer.echo(f"the store is at revision {migrate.head()}: {_what_was_done(before)}")
+
+
+def _what_was_done(before: Status | None) -> str:
+    """Say what an upgrade came to, from what was there before it."""
+    if before is None:
+        return "it was created"
+    if before.revision is None:
+        return f"it was adopted with what it holds, {last_event(before.last)}"
+    if before.revision != before.head:
+        return f"it was upgraded from {before.revision}"
+    return "it was there already"
+
+
+def status(
+    db: Database = DEFAULT_DATABASE,
+    prefix: Prefix = "",
+    schema: Schema = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a store's cursor, total and version.
+
+    Exit code 16 where there is none or it is not at this version.
+    """
+    import json
+    from dataclasses import asdict
+
+    from consumer.cli.locks import wait_for_lock
+    from consumer.cli.output import complain, printable
+    from consumer.cli.place import Place
+    from consumer.core.errors import NotReady
+    from consumer.core.words import counted
+    from consumer.store import migrate
+
+    place = Place(db, prefix, schema)
+    with place.named():
+        found = wait_for_lock(
+            db, lambda url: migrate.status(url, prefix=prefix, schema=schema), complain, for_ever=False
+        )
+    if as_json:
+        typer.echo(json.dumps(asdict(found)))
+    else:
+        typer.echo(f"last {found.last}, total {found.total}, {counted(found.ledger_rows, 'ledger row')}")
+        typer.echo(printable(f"revision {found.revision or 'none recorded'}, head {found.head}"))
+    if found.revision != found.head:
+        raise NotReady(
+            f"the store is not at this version: run {place.command('upgrade')}, or use the version that made it"
+        )
