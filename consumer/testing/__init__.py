@@ -1,7 +1,7 @@
 """For tests of what is built on this package: a publisher that plays a script, places to die at, and the proof.
 
-`docs/testing.md` shows how. Nothing is loaded before it is used: pytest loads the plugin beside this file in every run
-of whoever has this package installed.
+`docs/testing.md` shows how. Nothing is loaded before it is used. The pytest fixture `exactly_once` is in
+`resumable_consumer_pytest`, a module beside this package.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from consumer.testing.crash import CrashPoint as CrashPoint
     from consumer.testing.crash import Moment as Moment
     from consumer.testing.crash import crash_at as crash_at
+    from consumer.testing.proof.fixture import ExactlyOnce as ExactlyOnce
     from consumer.testing.proof.proof import Proof as Proof
     from consumer.testing.proof.proof import assert_exactly_once as assert_exactly_once
+    from consumer.testing.script.conversation import Session as Session
     from consumer.testing.script.publisher import Acked as Acked
     from consumer.testing.script.publisher import Heard as Heard
     from consumer.testing.script.publisher import Resumed as Resumed
     from consumer.testing.script.publisher import ScriptedPublisher as ScriptedPublisher
-    from consumer.testing.script.session import Session as Session
     from consumer.testing.script.steps import AwaitAck as AwaitAck
     from consumer.testing.script.steps import Close as Close
     from consumer.testing.script.steps import Finish as Finish
@@ -54,6 +55,7 @@ _NAMES = {
     "Close": "consumer.testing.script.steps",
     "Crash": "consumer.testing.crash",
     "CrashPoint": "consumer.testing.crash",
+    "ExactlyOnce": "consumer.testing.proof.fixture",
     "Finish": "consumer.testing.script.steps",
     "FinishWithoutNotify": "consumer.testing.script.steps",
     "HalfOpen": "consumer.testing.script.steps",
@@ -77,7 +79,7 @@ _NAMES = {
     "SendSplit": "consumer.testing.script.steps",
     "SendTorn": "consumer.testing.script.steps",
     "Serve": "consumer.testing.script.steps",
-    "Session": "consumer.testing.script.session",
+    "Session": "consumer.testing.script.conversation",
     "Snapshot": "consumer.sources.tcp.wire",
     "Step": "consumer.testing.script.steps",
     "Truncated": "consumer.sources.tcp.wire",

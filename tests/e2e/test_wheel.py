@@ -71,7 +71,7 @@ def run(installed: Path, tmp_path: Path) -> Call:
     return run
 
 
-def test_a_wheel_has_the_package_with_its_migrations_and_nothing_else(built: tuple[Path, Path, Path]):
+def test_a_wheel_has_the_package_with_its_migrations_the_pytest_plugin_and_nothing_else(built: tuple[Path, Path, Path]):
     with zipfile.ZipFile(built[1]) as wheel:
         names = set(wheel.namelist())
     assert {
@@ -81,7 +81,10 @@ def test_a_wheel_has_the_package_with_its_migrations_and_nothing_else(built: tup
         "consumer/migrations/script.py.mako",
         "consumer/migrations/versions/0001_checkpoint_and_ledger.py",
     } <= names
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"consumer"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
+        "consumer",
+        "resumable_consumer_pytest.py",
+    }
     assert not any("test_" in name or "__pycache__" in name for name in names)
 
 
@@ -97,6 +100,7 @@ def test_the_sdist_has_what_the_project_is_worked_on_with(built: tuple[Path, Pat
     with tarfile.open(built[0]) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"Makefile", "LICENSE", "alembic.ini", "migrations/env.py", "tests/conftest.py", "pyproject.toml"} <= names
+    assert "resumable_consumer_pytest.py" in names
 
 
 def test_what_is_installed_is_the_wheel(run: Call, installed: Path):

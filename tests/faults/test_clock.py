@@ -9,7 +9,7 @@ from runtime.databases import check_store
 from runtime.scripted import history
 
 import consumer
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 SOURCES = [path for path in Path(consumer.__file__).parent.rglob("*.py") if not {"testing"} & set(path.parts)]
 WALL_CLOCKS = {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "now", "utcnow", "today"}

@@ -16,7 +16,7 @@ from runtime.scripted import history, playing, serving
 from consumer import open_store
 from consumer.store import migrate
 from consumer.testing import ScriptedPublisher
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .disks import Disk, mounted, run
 from .traced import LINE_CLIENT

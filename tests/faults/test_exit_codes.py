@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from consumer.cli import exits, main, stops
 from consumer.store import migrate
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 
 def unused_port() -> int:

@@ -9,7 +9,7 @@ import pytest
 from runtime.databases import check_store, execute, read_last
 from runtime.scripted import history
 
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 COUNT = 2_000
 

@@ -14,7 +14,7 @@ import pytest
 from runtime.databases import check_store, execute
 from runtime.scripted import history, in_turn, serving
 
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 
 async def close(session: Session) -> None:

@@ -19,7 +19,7 @@ from consumer.observe.observations import Retrying, Stalled
 from consumer.runtime import calls
 from consumer.store import migrate
 from consumer.store.transaction import Store
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .server import Server
 

@@ -9,7 +9,7 @@ import pytest
 from runtime.databases import check_store, read_last
 from runtime.scripted import history, serving, silence
 
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 pytestmark = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 

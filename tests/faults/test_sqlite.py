@@ -5,7 +5,7 @@ import signal
 from runtime.databases import check_store, execute
 from runtime.scripted import history
 
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 
 async def test_a_consumer_that_is_killed_in_mid_stream_goes_on_where_it_was(store_url, serve, start):

@@ -17,7 +17,7 @@ from runtime.scripted import playing
 
 from consumer.core.events import Event
 from consumer.testing import ScriptedPublisher
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .trace import Call, parse, strace_command
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-PLACES = ("consumer", "migrations")
-"""Where the code is that breakages are about."""
+PLACES = ("consumer", "migrations", ".")
+"""The folders of the code that breakages are about: two with all that is in them, and what is at the top."""
 
 
 class OutOfDateError(Exception):
@@ -80,7 +80,7 @@ class Breakage:
 
 
 def _files(root: Path) -> list[Path]:
-    return [path for place in PLACES for path in sorted((root / place).rglob("*.py"))]
+    return [path for place in PLACES for path in sorted((root / place).glob("*.py" if place == "." else "**/*.py"))]
 
 
 @cache

@@ -24,7 +24,16 @@ ROOT = Path(__file__).parents[2]
 
 COPIED = (
     *("consumer", "migrations", "tests", "examples", "docs"),
-    *("pyproject.toml", "alembic.ini", "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "LICENSE"),
+    *(
+        "resumable_consumer_pytest.py",
+        "pyproject.toml",
+        "alembic.ini",
+        "README.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "LICENSE",
+    ),
 )
 
 LIMIT_S = 90.0

@@ -12,7 +12,7 @@ from typing import ClassVar
 from consumer.core.events import Event
 from consumer.sources.tcp.wire import encode_event
 from consumer.testing import ScriptedPublisher
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 Script = Callable[[Session], Awaitable[None]]
 

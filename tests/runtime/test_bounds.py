@@ -13,7 +13,7 @@ from consumer.runtime.inbox import Inbox
 from consumer.sources.tcp import connection as connection_module
 from consumer.sources.tcp.address import Address
 from consumer.sources.tcp.connection import CHUNK_BYTES, UNSENT_BYTES_MAX, PublisherConnection
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .databases import check_store, read_last
 from .scripted import history, in_turn, lines, serving, silence

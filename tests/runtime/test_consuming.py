@@ -10,7 +10,7 @@ from consumer.observe.observations import Committed, Connected
 from consumer.runtime.consumer import Consumer
 from consumer.runtime.inbox import Inbox
 from consumer.testing import Acked
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .databases import check_store, execute, read_last
 from .scripted import history, in_turn, lines, sending, serving, silence

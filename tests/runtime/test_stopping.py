@@ -15,7 +15,7 @@ from consumer.runtime import calls, stopping, supervision
 from consumer.runtime.consumer import Consumer
 from consumer.sources.tcp import connection
 from consumer.store.transaction import Store
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .databases import check_store, execute, read_last
 from .scripted import history, lines, serving, silence

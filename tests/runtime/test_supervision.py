@@ -29,7 +29,7 @@ from consumer.runtime.consumer import Consumer
 from consumer.sources.tcp.connection import PublisherConnection
 from consumer.store import migrate
 from consumer.store.transaction import Store
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .databases import check_store, execute, read_last
 from .scripted import history, in_turn, lines, sending, serving, silence

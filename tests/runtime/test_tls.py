@@ -12,7 +12,7 @@ from consumer.observe.observations import Connected, Disconnected, Retrying
 from consumer.runtime.consumer import Consumer
 from consumer.sources.tcp import connection as connection_module
 from consumer.sources.tcp.tls import TLS
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 from .certificates import Authority
 from .databases import check_store, read_last

@@ -3,8 +3,9 @@
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
+
+import pytest
 
 import consumer
 from consumer.testing import MigrationPoint, Moment, Point
@@ -50,9 +51,7 @@ def test_the_pages_examples_run_and_a_wrong_handler_fails(tmp_path: Path) -> Non
     one, *others = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     for number, text in enumerate([one + WRONG, *others]):
         (tmp_path / f"test_{number}.py").write_text(text)
-    done = python(
-        "-m", "pytest", "-q", "-W", "error::ResourceWarning", "-p", "consumer.testing.plugin", folder=tmp_path
-    )
+    done = python("-m", "pytest", "-q", "-W", "error::ResourceWarning", folder=tmp_path)
     assert "1 failed, 4 passed" in done.stdout, done.stdout + done.stderr
     assert "AssertionError: not exactly once, after SIGKILL at after_handler, batch 1" in done.stdout
     assert f"observed: '{9 * 'mail'}', undisturbed '{7 * 'mail'}'" in done.stdout
@@ -67,7 +66,39 @@ def test_the_page_names_every_crash_point_and_step_and_no_other() -> None:
     assert shown == {name for name, value in vars(steps).items() if hasattr(value, "play") and name != "Step"}
 
 
-def test_pytest_is_told_of_it_by_an_entry_point_of_the_modules_own_name() -> None:
-    """So that a suite that also says `-p consumer.testing.plugin` does not load it twice."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
-    assert points == {"consumer.testing.plugin": "consumer.testing.plugin"}
+OWN = """
+import consumer
+
+
+def test_what_is_mine():
+    assert consumer.MINE
+
+
+def test_where_ours_is_needed(exactly_once):
+    raise AssertionError("it has begun")
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [("-m", "pytest"), ("-c", "import pytest; pytest.console_main()", "-o", "pythonpath=.")]
+)
+@pytest.mark.parametrize("name", ["consumer.py", "consumer/__init__.py"])
+def test_a_project_with_a_consumer_of_its_own_has_its_own_in_its_tests(tmp_path: Path, name: str, how) -> None:
+    """The fixture of ours says in one line why it cannot be used there."""
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("MINE = True\n")
+    (tmp_path / "test_own.py").write_text(OWN)
+    done = python(*how, "-q", "-p", "no:cacheprovider", folder=tmp_path)
+    assert "1 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    found = (tmp_path / name).parent if name.endswith("__init__.py") else tmp_path / name
+    [_, *shown, _, _, _] = done.stdout.partition("ERROR at setup of test_where_ours_is_needed")[2].splitlines()
+    why = "the fixture exactly_once needs the package consumer of resumable-consumer, but `import consumer` finds"
+    assert shown == [f"{why} {found} here: rename it, or keep its folder off sys.path for this test"]
+
+
+def test_the_plugin_can_be_named_and_be_left_out(tmp_path: Path) -> None:
+    """By the one name that is its module's and its entry point's; a suite that names it does not load it twice."""
+    (tmp_path / "test_it.py").write_text("def test_it(exactly_once):\n    pass\n")
+    for option, ending in (("resumable_consumer_pytest", "1 passed"), ("no:resumable_consumer_pytest", "1 error")):
+        done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", option, folder=tmp_path)
+        assert ending in done.stdout, done.stdout + done.stderr

@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 
 from consumer.core.errors import MalformedFrame
 from consumer.sources.tcp.wire import LINE_BYTES_MAX, parse_resume
-from consumer.testing.script.session import READ_BYTES, Session
+from consumer.testing.script.conversation import READ_BYTES, Session
 from consumer.testing.script.steps import Step
 
 STEP_LIMIT_S = 30.0

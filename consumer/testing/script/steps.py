@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 from consumer.core.events import DELTA_MAX, SEQ_MAX, Event
 from consumer.sources.tcp.wire import Control, encode_control, encode_event
-from consumer.testing.script.session import Session
+from consumer.testing.script.conversation import Session
 
 
 class Step(Protocol):
