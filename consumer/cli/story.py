@@ -31,8 +31,7 @@ from consumer.core.points import MigrationPoint, Point
 from consumer.observe.observations import Committed
 from consumer.observe.observations import Observation as OfConsumer
 from consumer.publisher.journal.append import Appender
-from consumer.publisher.server.observations import Closed, Resumed
-from consumer.publisher.server.observations import Observation as OfPublisher
+from consumer.publisher.server.notices import Closed, Notice, Resumed
 from consumer.publisher.server.publisher import Publisher
 from consumer.sources.tcp.wire import decode
 
@@ -224,7 +223,7 @@ def _stop_before_ack(name: str, seq: int, told: Connection) -> None:
 def _publish(journal: Path, told: Connection) -> None:
     """Serve the journal, as `consumer serve --no-follow --window 1` does."""
 
-    def observe(observation: OfPublisher) -> None:
+    def observe(observation: Notice) -> None:
         match observation:
             case Resumed(last=last):
                 _tell(told, "publisher", f"hears RESUME {last}, sends event {last + 1} next")

@@ -70,6 +70,7 @@ def open_store(path: str | PathLike[str]) -> sqlite3.Connection:
     con = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
     try:
         con.execute("PRAGMA synchronous=EXTRA")
+        con.execute("PRAGMA fullfsync=1")  # on macOS a sync stops at the drive's cache otherwise
         if not _is_ready(con):
             _complete(con)
     except BaseException:

@@ -103,6 +103,10 @@ def test_a_new_store_is_synchronous_extra(con) -> None:
     assert pragma(con, "synchronous") == 3
 
 
+def test_on_macos_its_syncs_go_beyond_the_drives_cache(con) -> None:
+    assert pragma(con, "fullfsync") == 1
+
+
 def test_a_store_that_is_ready_is_opened_synchronous_extra(path) -> None:
     open_store(path).close()
     con = open_store(path)

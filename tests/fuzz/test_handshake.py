@@ -78,7 +78,7 @@ class Served(logging.Handler):
 
     def kept_bytes(self) -> int:
         """The most that is kept of what one consumer has said."""
-        sessions = list(self.publisher._sessions.values())
+        sessions = list(self.publisher._deliveries.values())
         return max((len(session._rest) for session in sessions), default=0)
 
 

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, target
 from hypothesis import strategies as st
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.core.events import SEQ_MAX
-from consumer.publisher.journal import append, extent, files
-from consumer.publisher.journal import reading as journal
+from consumer.publisher.journal import append, extent
+from consumer.publisher.journal import reader as journal
 from consumer.publisher.journal.append import Appender
-from consumer.publisher.journal.reading import Journal
+from consumer.publisher.journal.reader import JournalReader
 from consumer.sources.tcp.wire import LINE_BYTES_MAX, Snapshot, encode_control, encode_event
 
 from . import naive
@@ -37,14 +38,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extent, "PIECE_BYTES", 4 * LINE_BYTES_MAX)
     monkeypatch.setattr(journal, "LOOK_BYTES", APPEND_BYTES)
     for call in ("sync_file", "sync_folder"):  # no power is cut here, and a disk takes longer than all the rest
-        monkeypatch.setattr(files, call, lambda _: None)
-    read = Journal.read
+        monkeypatch.setattr(disk, call, lambda _: None)
+    read = JournalReader.read
 
-    def bounded(self: Journal, offset: int, size: int) -> bytes:
+    def bounded(self: JournalReader, offset: int, size: int) -> bytes:
         assert size <= READ_BYTES_MAX
         return read(self, offset, size)
 
-    monkeypatch.setattr(Journal, "read", bounded)
+    monkeypatch.setattr(JournalReader, "read", bounded)
 
 
 @pytest.fixture
@@ -68,15 +69,15 @@ JOURNALS = st.builds(good_journal, FIRSTS, st.integers(0, 12) | st.integers(40, 
 DAMAGED = st.builds(mutated, JOURNALS, MUTATIONS)
 
 
-def opened(path: Path) -> Journal | None:
+def opened(path: Path) -> JournalReader | None:
     """The journal, or None where it is refused with what is wrong."""
     try:
-        return Journal(path)
+        return JournalReader(path)
     except JournalUnusable:
         return None
 
 
-def check_read(data: bytes, found: Journal, expected: naive.Read) -> None:
+def check_read(data: bytes, found: JournalReader, expected: naive.Read) -> None:
     """All that a small file holds, and no more."""
     extent = found.extent
     assert extent.end == (expected.end if expected.events else expected.start)
@@ -87,7 +88,7 @@ def check_read(data: bytes, found: Journal, expected: naive.Read) -> None:
     assert (found.fault is None) is expected.all_counts
 
 
-def check_slice(data: bytes, found: Journal, due: int, last: int, size: int) -> bool:
+def check_slice(data: bytes, found: JournalReader, due: int, last: int, size: int) -> bool:
     """What a consumer at `due - 1` would be sent begins and ends with the right lines, or the damage is said.
 
     Not so a line that is no event at all: damage that is older than the end which is validated is the consumer's to find.

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from consumer.core import disk
 from consumer.publisher import Appender
-from consumer.publisher.journal import files
 
 steps = itertools.count()
 
@@ -33,8 +33,8 @@ def main() -> None:
     write = dying_before("write", os.write)
     os.write = lambda descriptor, data: write(descriptor, data[: max(len(data) // 2, 1)])
     os.ftruncate = dying_before("cut", os.ftruncate)
-    files.sync_file = dying_before("sync_file", files.sync_file)
-    files.sync_folder = dying_before("sync_folder", files.sync_folder)
+    disk.sync_file = dying_before("sync_file", disk.sync_file)
+    disk.sync_folder = dying_before("sync_folder", disk.sync_folder)
     Appender(sys.argv[1]).close()
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.publisher import Appender
-from consumer.publisher.journal import files
 from consumer.publisher.journal.extent import APPEND_BYTES_MAX
-from consumer.publisher.journal.reading import Journal
+from consumer.publisher.journal.reader import JournalReader
 from consumer.sources.tcp.wire import SEQ_MAX
 
 from .helpers import events, lines
@@ -63,7 +63,7 @@ def test_of_lines_the_good_ones_at_the_beginning_are_written(path: Path) -> None
 
 def test_never_more_than_a_mib_is_written_between_two_syncs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [0]
-    monkeypatch.setattr(files, "sync_file", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    monkeypatch.setattr(disk, "sync_file", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
     with Appender(path) as appender:
         appender.append(events(0, 150_000))
     grown = [after - before for before, after in pairwise(sizes)]
@@ -74,7 +74,7 @@ def test_never_more_than_a_mib_is_written_between_two_syncs(path: Path, monkeypa
 
 def test_a_new_file_is_synced_into_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(files, "sync_folder", synced.append)
+    monkeypatch.setattr(disk, "sync_folder", synced.append)
     Appender(path).close()
     assert synced == [str(path)]
 
@@ -87,7 +87,7 @@ def test_a_second_writer_is_refused_and_a_reader_is_not(path: Path) -> None:
         appender.append(events(0, 3))
         with pytest.raises(JournalUnusable, match="another program is appending"):
             Appender(path, lock_wait_s=0)
-        Journal(path).close()
+        JournalReader(path).close()
     Appender(path, lock_wait_s=0).close()
 
 
@@ -142,7 +142,7 @@ def test_a_full_disk_takes_back_nothing_that_may_have_been_sent(path: Path, monk
             with pytest.raises(JournalUnusable, match="No space left"):
                 appender.append(events(1, 5))
         assert appender.head == 0  # what is known to be on disk
-    shown = Journal(path)
+    shown = JournalReader(path)
     with Appender(path) as appender:
         assert appender.head == shown.extent.head == 2
         assert appender.cut is not None
@@ -158,7 +158,7 @@ def test_a_sync_that_fails_is_reported_and_ends_this_writer(path: Path, monkeypa
 
     with Appender(path) as appender:
         with monkeypatch.context() as patch:
-            patch.setattr(files, "sync_file", fail)
+            patch.setattr(disk, "sync_file", fail)
             with pytest.raises(JournalUnusable, match="Input/output error"):
                 appender.append(events(0, 1))
         assert appender.head == -1

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
-from consumer.publisher.journal import files
 from consumer.publisher.journal.extent import APPEND_BYTES_MAX
-from consumer.publisher.journal.reading import Journal, Look
+from consumer.publisher.journal.reader import JournalReader, Look
 
 from .helpers import lines
 
@@ -25,7 +25,7 @@ def test_a_file_that_was_cut_and_has_grown_again_between_two_looks_is_noticed(
     path: Path, after: bytes, *, taken_in: bool, faulty: bool
 ) -> None:
     path.write_bytes(lines(0, 2) + lines(2, 1) * (not taken_in))
-    journal = Journal(path)
+    journal = JournalReader(path)
     if taken_in:
         add(path, lines(2, 1))
         assert journal.look().grew
@@ -40,7 +40,7 @@ def test_a_file_that_was_cut_and_has_grown_again_between_two_looks_is_noticed(
 
 def test_what_is_added_is_taken_in(path: Path) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     assert journal.look() == Look()
     add(path, lines(3, 4)[:-1])
     assert journal.look() == Look(grew=True)
@@ -60,8 +60,8 @@ def test_nothing_is_shown_that_is_not_on_disk(path: Path, monkeypatch: pytest.Mo
     def sync(descriptor: int) -> None:
         synced.append((os.fstat(descriptor).st_size, journal.extent.end if journal else 0))
 
-    monkeypatch.setattr(files, "sync_file", sync)
-    journal = Journal(path)
+    monkeypatch.setattr(disk, "sync_file", sync)
+    journal = JournalReader(path)
     assert synced == [(len(lines(0, 3)), 0)]
     add(path, lines(3, 1))
     journal.look()
@@ -74,13 +74,13 @@ def test_nothing_is_shown_that_is_not_on_disk(path: Path, monkeypatch: pytest.Mo
 
 def test_a_sync_that_fails_is_final_and_shows_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     add(path, lines(3, 1))
 
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(files, "sync_file", fail)
+    monkeypatch.setattr(disk, "sync_file", fail)
     with pytest.raises(JournalUnusable, match="cannot be synced"):
         journal.look()
     assert journal.extent.head == 2
@@ -89,7 +89,7 @@ def test_a_sync_that_fails_is_final_and_shows_nothing(path: Path, monkeypatch: p
 
 def test_a_fast_journal_is_taken_in_piece_by_piece(path: Path) -> None:
     path.write_bytes(b"")
-    journal = Journal(path)
+    journal = JournalReader(path)
     data = lines(0, 150_000)
     add(path, data)
     looks = [journal.look() for _ in range(3)]
@@ -101,7 +101,7 @@ def test_a_fast_journal_is_taken_in_piece_by_piece(path: Path) -> None:
 
 def test_bytes_that_are_no_event_end_what_is_shown_until_they_are_mended(path: Path) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     add(path, lines(4, 100_000))
     assert journal.look() == Look()
     assert journal.fault == "event 4 came where 3 was due"
@@ -119,7 +119,7 @@ def test_bytes_that_are_no_event_end_what_is_shown_until_they_are_mended(path: P
 
 def test_a_fault_that_is_mended_and_grown_over_between_two_looks_is_noticed(path: Path) -> None:
     path.write_bytes(lines(0, 3) + lines(9, 2))
-    journal = Journal(path)
+    journal = JournalReader(path)
     assert journal.fault is not None
     path.write_bytes(lines(0, 5))
     assert journal.look() == Look(grew=True)
@@ -129,7 +129,7 @@ def test_a_fault_that_is_mended_and_grown_over_between_two_looks_is_noticed(path
 
 def test_a_file_that_took_its_place_is_noticed_and_the_old_one_stays_readable(path: Path, tmp_path: Path) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     path.unlink()
     assert journal.look() == Look()  # not there yet
     other = tmp_path / "other"
@@ -142,7 +142,7 @@ def test_a_file_that_took_its_place_is_noticed_and_the_old_one_stays_readable(pa
 
 def test_a_file_that_lost_events_is_to_be_opened_anew(path: Path) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     os.truncate(path, len(lines(0, 2)))
     assert journal.look().replaced
     journal.close()
@@ -150,7 +150,7 @@ def test_a_file_that_lost_events_is_to_be_opened_anew(path: Path) -> None:
 
 def test_its_descriptor_is_closed_when_nobody_holds_it(path: Path) -> None:
     path.write_bytes(lines(0, 3))
-    journal = Journal(path)
+    journal = JournalReader(path)
     descriptor = journal.descriptor
     del journal
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -159,7 +159,7 @@ def test_its_descriptor_is_closed_when_nobody_holds_it(path: Path) -> None:
 
 def test_an_event_is_found_and_cut_by_a_handful_of_reads(path: Path) -> None:
     path.write_bytes(b"SNAPSHOT 9 0\n" + lines(10, 300_000))
-    journal = Journal(path)
+    journal = JournalReader(path)
     for seq in (10, 11, 200_000, 300_009, 300_010):
         journal.reads = 0
         offset = journal.find(seq)
@@ -174,7 +174,7 @@ def test_an_event_is_found_and_cut_by_a_handful_of_reads(path: Path) -> None:
 def test_damage_in_old_events_is_an_error_and_no_answer(path: Path) -> None:
     data = lines(0, 300_000)
     path.write_bytes(data[:1_000_000] + b"\0" * 8192 + data[1_008_192:])
-    journal = Journal(path)
+    journal = JournalReader(path)
     with pytest.raises(JournalUnusable, match="restore it from a copy"):
         journal.find(data[:1_004_096].count(b"\n"))
     with pytest.raises(JournalUnusable, match="restore it from a copy"):
@@ -195,7 +195,7 @@ def test_what_is_no_journal_is_refused_with_what_to_do(path: Path, kind: str) ->
             path.write_bytes(lines(0, 100) + b"\0" * 3_000_000)
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(JournalUnusable) as caught:
-        Journal(path)
+        JournalReader(path)
     assert str(path) in str(caught.value)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
@@ -203,7 +203,7 @@ def test_what_is_no_journal_is_refused_with_what_to_do(path: Path, kind: str) ->
 def test_it_is_opened_for_reading_alone(path: Path) -> None:
     path.write_bytes(lines(0, 3))
     path.chmod(0o444)
-    journal = Journal(path)
+    journal = JournalReader(path)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(journal.descriptor, b"x")
     journal.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.publisher.journal.reading import Journal
+from consumer.publisher.journal.reader import JournalReader
 
 from .helpers import Peer, Serve, acks, write_large
 
@@ -32,7 +32,7 @@ async def test_a_resume_in_the_middle_reads_a_handful_of_small_pieces_and_takes_
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
 ) -> None:
-    journal = Journal(large)
+    journal = JournalReader(large)
     sizes: list[int] = []
     pread = os.pread
 

@@ -8,16 +8,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.publisher import Appender
 from consumer.publisher.journal import files, repair
 from consumer.publisher.journal.extent import APPEND_BYTES_MAX
-from consumer.publisher.journal.reading import Journal
+from consumer.publisher.journal.reader import JournalReader
 
 from .helpers import events, lines
 
@@ -65,14 +67,14 @@ def test_after_a_power_cut_what_was_reported_or_sent_is_there_and_the_rest_is_co
     append = lines(reported, unreported)[:APPEND_BYTES_MAX]
     written = written % (len(append) + 1) if looked else 0
     path.write_bytes(sound + append[:written])
-    before = Journal(path)  # who serves while the append is under way: what it shows, it has synced
+    before = JournalReader(path)  # who serves while the append is under way: what it shows, it has synced
     seen = before.extent.head
     before.close()
     synced, lost = sound + append[:written], append[written:]
     path.write_bytes(synced + damage(lost, len(synced), *harm))
     damaged = path.read_bytes()
 
-    shown = Journal(path)
+    shown = JournalReader(path)
     may_be_sent = shown.extent  # by a publisher that starts before the writer
     with Appender(path) as appender:
         assert appender.extent == may_be_sent
@@ -170,14 +172,16 @@ def test_where_too_much_is_kept_already_nothing_is_cut(path: Path, monkeypatch: 
     assert len(aside(path)) == 2
 
 
-@pytest.mark.parametrize("place", ["write_all", "sync_file", "sync_folder"])
-def test_where_the_disk_is_full_nothing_is_cut(path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+@pytest.mark.parametrize(("room", "place"), [(files, "write_all"), (disk, "sync_file"), (disk, "sync_folder")])
+def test_where_the_disk_is_full_nothing_is_cut(
+    path: Path, monkeypatch: pytest.MonkeyPatch, room: ModuleType, place: str
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     path.write_bytes(TORN)
     with monkeypatch.context() as patch:
-        patch.setattr(files, place, fail)
+        patch.setattr(room, place, fail)
         with pytest.raises(JournalUnusable, match=r"cannot be kept in .*No space left on device\): nothing was cut"):
             Appender(path)
     assert path.read_bytes() == TORN
@@ -243,7 +247,7 @@ def test_opening_writes_the_end_once_more_before_it_syncs_it(path: Path, monkeyp
     data = lines(0, count)
     path.write_bytes(data + b"EVENT torn")
     done: list[tuple[int, int] | str] = []
-    pwrite, sync_file = os.pwrite, files.sync_file
+    pwrite, sync_file = os.pwrite, disk.sync_file
 
     def write(descriptor: int, left: bytes, offset: int) -> int:
         done.append((offset, pwrite(descriptor, left[:500_000], offset)))  # it may take less than it is given
@@ -254,7 +258,7 @@ def test_opening_writes_the_end_once_more_before_it_syncs_it(path: Path, monkeyp
         sync_file(descriptor)
 
     monkeypatch.setattr(os, "pwrite", write)
-    monkeypatch.setattr(files, "sync_file", sync)
+    monkeypatch.setattr(disk, "sync_file", sync)
     with Appender(path) as appender:
         assert appender.head == count - 1
         assert done.pop() == "synced"

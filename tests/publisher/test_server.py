@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
+from consumer.core import disk
 from consumer.core.errors import AddressInUse, JournalUnusable
 from consumer.publisher import Appender, Limits, Publisher
-from consumer.publisher.journal import files
-from consumer.publisher.journal.reading import Journal
-from consumer.publisher.server import session as session_room
+from consumer.publisher.journal.reader import JournalReader
+from consumer.publisher.server import delivery as delivery_room
 from consumer.publisher.server.channel import PlainChannel, TLSChannel
-from consumer.publisher.server.followed import Source
+from consumer.publisher.server.followed import FollowedJournal
 from consumer.publisher.server.limits import SLICE_BYTES
-from consumer.publisher.server.observations import Closed, Observation, Resumed
+from consumer.publisher.server.notices import Closed, Notice, Resumed
 
 from .helpers import Peer, acks, events, lines, seqs_in, write_large
 
@@ -94,15 +94,15 @@ async def test_ahead_is_never_said_of_events_that_are_in_the_file(
     """Another publisher of the same file may have sent what this one has not looked at yet, or just missed."""
     path.write_bytes(lines(0, 3))
     looked, go_on = threading.Event(), threading.Event()
-    look = Journal.look
+    look = JournalReader.look
 
-    def slow_look(journal: Journal) -> object:
+    def slow_look(journal: JournalReader) -> object:
         found = look(journal)
         looked.set()
         go_on.wait()
         return found
 
-    monkeypatch.setattr(Journal, "look", slow_look)
+    monkeypatch.setattr(JournalReader, "look", slow_look)
     async with publishing() as publisher:
         await until(looked.is_set, patience_s)
         path.write_bytes(lines(0, 9))
@@ -123,11 +123,11 @@ async def test_events_are_sent_as_they_are_appended(publishing: Publishing, path
 async def test_who_observes_is_told_of_each_resume_and_each_end_and_disturbs_nothing(
     publishing: Publishing, path: Path, meet: Meet
 ) -> None:
-    def fail(_: Observation) -> None:
+    def fail(_: Notice) -> None:
         raise RuntimeError
 
     path.write_bytes(lines(0, 3))
-    told: list[Observation] = []
+    told: list[Notice] = []
     async with publishing(follow=False, observers=[fail, told.append]) as publisher:
         stranger = await meet(publisher.port, b"HELO\n")
         assert await stranger.hear_all() == b""
@@ -167,7 +167,7 @@ async def test_nothing_is_sent_before_it_is_on_disk(
             syncing.set()
             synced.wait()
 
-        monkeypatch.setattr(files, "sync_file", sync)
+        monkeypatch.setattr(disk, "sync_file", sync)
         with path.open("ab") as file:
             file.write(lines(2, 1))
         await until(syncing.is_set, patience_s)
@@ -187,7 +187,7 @@ async def test_a_journal_that_can_no_longer_be_synced_ends_the_publisher(
         raise OSError(5, "Input/output error")
 
     with Publisher(path, limits=limits) as publisher:
-        monkeypatch.setattr(files, "sync_file", fail)
+        monkeypatch.setattr(disk, "sync_file", fail)
         path.write_bytes(lines(0, 3))
         with pytest.raises(JournalUnusable, match="cannot be synced"):
             async with asyncio.timeout(patience_s):
@@ -293,7 +293,7 @@ async def test_a_flood_of_repeated_acks_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch,
     patience_s: float,
 ) -> None:
-    monkeypatch.setattr(session_room, "ACKS_SPARE", 10)
+    monkeypatch.setattr(delivery_room, "ACKS_SPARE", 10)
     path.write_bytes(lines(0, 3))
     async with publishing() as publisher:
         peer = await meet(publisher.port, b"RESUME -1\n")
@@ -428,7 +428,7 @@ async def test_progress_gives_time_anew(publishing: Publishing, path: Path, meet
     async with publishing() as publisher:
         peer = await meet(publisher.port, b"RESUME -1\n")
         await peer.hear(len(lines(0, 3)))
-        (session,) = publisher._sessions.values()
+        (session,) = publisher._deliveries.values()
         before = session._owing_since
         peer.say(acks([0, 2]))
         await until(lambda: session.cursor == 2, patience_s)
@@ -448,11 +448,11 @@ async def test_beyond_the_limit_on_connections_a_new_one_is_closed(
         first = await meet(publisher.port, b"RESUME -1\n")
         second = await meet(publisher.port)  # no RESUME yet, but a connection
         await first.hear(len(lines(0, 3)))
-        await until(lambda: len(publisher._sessions) == 2, patience_s)
+        await until(lambda: len(publisher._deliveries) == 2, patience_s)
         assert await (await meet(publisher.port, b"RESUME -1\n")).hear_all() == b""
         assert "refused, since 2 connected already is the limit" in log.text
         await second.close()
-        await until(lambda: len(publisher._sessions) == 1, patience_s)
+        await until(lambda: len(publisher._deliveries) == 1, patience_s)
         third = await meet(publisher.port, b"RESUME -1\n")
         assert await third.hear(len(lines(0, 3))) == lines(0, 3)
 
@@ -483,7 +483,7 @@ async def test_a_system_without_descriptors_is_waited_for(
     assert "Too many open files" in log.text
 
 
-async def test_a_fault_of_ours_in_one_session_ends_that_one_alone(
+async def test_a_fault_of_ours_in_one_delivery_ends_that_one_alone(
     publishing: Publishing,
     path: Path,
     meet: Meet,
@@ -495,7 +495,7 @@ async def test_a_fault_of_ours_in_one_session_ends_that_one_alone(
         good = await meet(publisher.port, b"RESUME -1\n")
         await good.hear(len(lines(0, 3)))
         with monkeypatch.context() as patch:
-            patch.setattr(Journal, "find", lambda *_: 1 // 0)
+            patch.setattr(JournalReader, "find", lambda *_: 1 // 0)
             assert await (await meet(publisher.port, b"RESUME 0\n")).hear_all() == b""
         with path.open("ab") as file:
             file.write(lines(3, 1))
@@ -610,7 +610,7 @@ async def test_a_stop_waits_for_nobody_beyond_its_bound(
         stop.set()
         async with asyncio.timeout(patience_s):
             await running
-        assert not publisher._sessions
+        assert not publisher._deliveries
     assert log.text.count("the publisher stops") == 4
 
 
@@ -625,17 +625,17 @@ async def test_a_disk_that_hangs_does_not_hold_up_a_stop(
         answer.wait()
 
     with Publisher(path, limits=limits) as publisher:
-        monkeypatch.setattr(files, "sync_file", hang)
+        monkeypatch.setattr(disk, "sync_file", hang)
         running = asyncio.create_task(publisher.run(stop))
         path.write_bytes(lines(0, 3))
         await until(hanging.is_set, patience_s)
         stop.set()
         async with asyncio.timeout(patience_s):
             await running
-        descriptor = publisher._source.journal.descriptor
+        descriptor = publisher._followed.journal.descriptor
         os.fstat(descriptor)  # the thread still uses it, so it is not closed
         answer.set()
-    await until(lambda: not publisher._source._looking, patience_s)
+    await until(lambda: not publisher._followed._looking, patience_s)
     publisher.close()
 
 
@@ -709,11 +709,11 @@ async def test_a_socket_that_takes_everything_leaves_the_others_their_turn(path:
     class Greedy:
         slice_bytes = SLICE_BYTES
 
-        async def send_slice(self, _: Journal, offset: int, end: int) -> None:
+        async def send_slice(self, _: JournalReader, offset: int, end: int) -> None:
             slices.append((offset, end))
 
-    source = Source(str(path), 1.0)
-    session = session_room.Session(source, limits, 2**31, peer="greedy", follow=True, tell=print)
+    source = FollowedJournal(str(path), 1.0)
+    session = delivery_room.Delivery(source, limits, 2**31, peer="greedy", follow=True, tell=print)
     session.cursor = -1
     sending = asyncio.create_task(session._send(Greedy()))
     turns = 0
@@ -728,7 +728,7 @@ async def test_a_socket_that_takes_everything_leaves_the_others_their_turn(path:
 
 async def test_a_file_that_is_cut_between_looking_and_sending_is_an_error(path: Path) -> None:
     path.write_bytes(lines(0, 1000))
-    journal = Journal(path)
+    journal = JournalReader(path)
     end, _ = journal.cut(0, 0, 999, SLICE_BYTES)
     os.truncate(path, 100)
     ours, theirs = socket.socketpair()

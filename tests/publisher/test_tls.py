@@ -162,9 +162,9 @@ async def test_a_consumer_that_never_answers_close_notify_holds_up_nothing(
     async with publishing(tls=server_tls(*certificate), follow=False, limits=limits) as publisher:
         consuming = asyncio.create_task(asyncio.to_thread(consume, publisher.port))
         async with asyncio.timeout(patience_s):
-            while not publisher._sessions:
+            while not publisher._deliveries:
                 await asyncio.sleep(0.001)
-            while publisher._sessions:
+            while publisher._deliveries:
                 await asyncio.sleep(0.001)
         over.set()
         await consuming

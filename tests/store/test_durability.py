@@ -1,5 +1,7 @@
 """Nothing is acknowledged, and no cursor said, that a power cut could take back."""
 
+import fcntl
+import importlib
 import os
 import sqlite3
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, make_url
 
+from consumer.core import disk
 from consumer.core.errors import SyncFailed, UnsafeDurability
 from consumer.core.outcome import Outcome
 from consumer.core.points import Point
@@ -201,6 +204,29 @@ def test_the_log_and_the_folder_are_synced_before_the_cursor_is_said(sqlite_url,
     with Store(sqlite_url) as store:
         assert store.resume() == 4
         assert synced == log_and_folder(sqlite_url)
+
+
+def test_where_fsync_stops_at_the_drives_cache_the_store_goes_beyond_it(sqlite_url, monkeypatch) -> None:
+    """As on macOS: what is synced here and what SQLite syncs means the same there."""
+    full, asked = 51, []
+    with Store(sqlite_url) as store:
+        with monkeypatch.context() as patch:
+            synced: list[str] = []
+            patch.setattr(fcntl, "F_FULLFSYNC", full, raising=False)
+            patch.setattr(
+                fcntl, "fcntl", lambda file, call: synced.append(str(Path(f"/proc/self/fd/{file}").readlink()))
+            )
+            importlib.reload(disk)
+            store.resume()
+        importlib.reload(disk)
+        assert synced == log_and_folder(sqlite_url)
+        store.apply(stream(1), lambda connection, *_: asked.append(pragmas(connection)))
+    assert asked == [(1, 1)]
+
+
+def pragmas(connection: Connection) -> tuple[int, int]:
+    one = connection.exec_driver_sql
+    return one("PRAGMA fullfsync").scalar_one(), one("PRAGMA checkpoint_fullfsync").scalar_one()
 
 
 @pytest.mark.parametrize("call", ["fsync", "pwrite"])

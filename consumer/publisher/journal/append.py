@@ -15,6 +15,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Self
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.core.events import Event, check_event
 from consumer.core.words import why
@@ -80,7 +81,7 @@ class Appender:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file and its lock. Everything that was reported is on disk already."""
+        """Close the file, which releases its lock. Everything that was reported is on disk already."""
         with suppress(OSError):
             os.close(self._descriptor)
 
@@ -128,7 +129,7 @@ class Appender:
         return size, fault
 
     def _append(self, buffer: bytes, extent: Extent) -> None:
-        """Write lines in pieces, each of which is on disk before the next is written."""
+        """Write lines in pieces, each of which is on disk before the next one is written."""
         while buffer:
             end = len(buffer) if len(buffer) <= APPEND_BYTES_MAX else buffer.rfind(b"\n", 0, APPEND_BYTES_MAX) + 1
             self._write(buffer[:end])
@@ -138,20 +139,20 @@ class Appender:
     def _write(self, piece: bytes) -> None:
         if self._failed:
             raise JournalUnusable(self.path, "an append has failed; open it anew to see what is there")
-        self._failed = True  # until it has gone well
+        self._failed = True  # and stays so unless all of the following succeeds
         try:
             self._check_unchanged()
             files.write_all(self._descriptor, piece)
-            files.sync_file(self._descriptor)
+            disk.sync_file(self._descriptor)
             self._size += len(piece)
         except OSError as error:
-            reason = f"an append failed: {why(error)}; mend that and append again what comes after its head"
+            reason = f"an append failed: {why(error)}; fix that, and append again what comes after its last event"
             raise JournalUnusable(self.path, reason) from error
         self._failed = False
 
     def _check_unchanged(self) -> None:
-        """Find out that someone writes without the lock before it harms: what we report must be in the file."""
-        if not files.is_at(self._descriptor, self.path):
+        """Stop where another program writes without the lock: what we report must be in the file that has this name."""
+        if not disk.is_at(self._descriptor, self.path):
             raise JournalUnusable(self.path, "it was replaced while it was open for append; open it anew")
         size = os.fstat(self._descriptor).st_size
         if size != self._size:
@@ -160,12 +161,12 @@ class Appender:
 
 
 def _open_locked(path: str, wait_s: float) -> int:
-    """Open the file that the path leads to once the lock is ours: whoever replaces it holds the lock meanwhile."""
+    """Open the file and lock it. Whoever replaces a journal holds its lock, so the name is looked at after locking."""
     deadline = time.monotonic() + wait_s
     while True:
         descriptor = files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
-            if _lock(descriptor) and files.is_at(descriptor, path):
+            if _lock(descriptor) and disk.is_at(descriptor, path):
                 return descriptor
         except OSError as error:
             os.close(descriptor)

@@ -2,8 +2,8 @@
 
 A journal is an optional first line SNAPSHOT and then EVENT lines with consecutive numbers; the first line that is not
 the next one ends it. Pure: whatever is read comes through a function `read(offset, size)`, which may give less at the
-end of the file. `journal.py` and `append.py` are the two sides that read and write files by these rules, and since both
-go by the same ones, what a writer cuts off is what a reader never counted.
+end of the file. `reader.py` and `repair.py` apply these rules to files, the one for the publisher and the other for the
+writer. Both use the same functions, so the writer cuts off only what the publisher has never counted.
 """
 
 from __future__ import annotations
@@ -253,12 +253,12 @@ def cut_slice(read: Read, low: int, high: int, due: int, last: int) -> tuple[int
     line = _line.fullmatch(tail, tail.rfind(b"\n", 0, max(tail.rfind(b"\n"), 0)) + 1, tail.rfind(b"\n") + 1)
     if line is None:
         raise Damage(start, tail)
-    end, head = start + line.end(), int(line[1])
-    if not EVENT_BYTES_MIN <= (end - low) / max(head - due + 1, 1) <= EVENT_BYTES_MAX:
+    end, reached = start + line.end(), int(line[1])
+    if not EVENT_BYTES_MIN <= (end - low) / max(reached - due + 1, 1) <= EVENT_BYTES_MAX:
         raise Damage(start + line.start(), line[0])
-    if head <= last:
-        return end, head
-    return _find_near(read, low, end, last + 1, (end - low) * (last - due + 1) // (head - due + 1)), last
+    if reached <= last:
+        return end, reached
+    return _find_near(read, low, end, last + 1, (end - low) * (last - due + 1) // (reached - due + 1)), last
 
 
 def _find_near(read: Read, low: int, high: int, seq: int, distance: int) -> int:

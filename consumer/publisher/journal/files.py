@@ -1,8 +1,7 @@
-"""The few things about files that both sides of a journal need: open a regular one, make it durable, replace none."""
+"""What both sides of a journal do with its file: open it if it is a regular one, and write all of something."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -44,36 +43,3 @@ def write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
-
-
-def sync_file(descriptor: int) -> None:
-    """Make durable what the file holds now, whoever wrote it. Raises `OSError`, after which nothing may be assumed."""
-    full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-    if full_sync is not None:
-        fcntl.fcntl(descriptor, full_sync)  # on macOS an fsync stops at the drive's cache
-    else:
-        os.fsync(descriptor)
-
-
-def sync_folder(path: str) -> None:
-    """Make the file's name durable: a file that was never synced into its folder is gone with the power."""
-    folder = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def is_at(descriptor: int, path: str) -> bool:
-    """Say whether the name still leads to the file that is open."""
-    try:
-        named = Path(path).stat()
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(descriptor)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
-
-
-def is_gone(path: str) -> bool:
-    """Say whether nothing has this name."""
-    return not os.path.lexists(path)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.core.words import why
 from consumer.publisher.journal import files
@@ -24,7 +25,8 @@ SHOWN_BYTES = 48
 """How much of what was cut a message shows."""
 
 KEPT_MAX = 100
-"""How many different contents are kept of one place of a journal: somebody must have looked at them before."""
+"""How many different contents are kept of one place of a journal. So many repairs of one place have a cause that a
+person must find first, and without a limit they would fill the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,8 @@ def repair(path: str, descriptor: int) -> tuple[Extent, Cut | None]:
         cut = Cut(extent.end, len(lost), fault or "the last line is unfinished", lost[:SHOWN_BYTES], kept)
         os.ftruncate(descriptor, extent.end)
     _write_again(descriptor, extent.end)
-    files.sync_file(descriptor)
-    files.sync_folder(path)
+    disk.sync_file(descriptor)
+    disk.sync_folder(path)
     return extent, cut
 
 
@@ -112,7 +114,7 @@ def _keep(path: str, offset: int, lost: bytes, mode: int) -> str:
     try:
         for name in (aside, *(f"{aside}.{number}" for number in range(2, KEPT_MAX + 1))):
             if _holds(name, lost) or _write_new(name, lost, mode):
-                files.sync_folder(name)
+                disk.sync_folder(name)
                 return name
     except OSError as error:
         raise JournalUnusable(
@@ -129,7 +131,7 @@ def _holds(name: str, lost: bytes) -> bool:
         return False
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        files.sync_file(descriptor)
+        disk.sync_file(descriptor)
     finally:
         os.close(descriptor)
     return True
@@ -143,10 +145,10 @@ def _write_new(name: str, lost: bytes, mode: int) -> bool:
         return False
     try:
         files.write_all(descriptor, lost)
-        files.sync_file(descriptor)
+        disk.sync_file(descriptor)
     except OSError:
         with suppress(OSError):
-            Path(name).unlink()  # half of it helps nobody, and a full disk needs the room
+            Path(name).unlink()  # a part of it would be taken for all of it, and a full disk needs the room
         raise
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""The two kinds of connection, plain TCP and TLS, as a session needs them: both directions at once, and bounded.
+"""The two kinds of connection, plain TCP and TLS, as a delivery needs them: both directions at once, and bounded.
 
 A plain socket is used as it is. One buffer serves all of them, since what a full socket does not take is not kept, but
 read again later: a slow consumer holds no memory here, and sending is as fast as `cat`. asyncio's own sendfile stops
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from consumer.core.errors import JournalUnusable
-from consumer.publisher.journal.reading import Journal
+from consumer.publisher.journal.reader import JournalReader
 from consumer.publisher.server.limits import PIECE_BYTES, RECEIVE_BYTES, SLICE_BYTES, TLS_SLICE_BYTES, Limits
 from consumer.sources.tcp.streams import close_writer
 
 
 class Channel(Protocol):
-    """What a session needs of a connection."""
+    """What a delivery needs of a connection."""
 
     slice_bytes: int
     """How much to send at once, before others have their turn."""
@@ -36,7 +36,7 @@ class Channel(Protocol):
     async def send(self, data: bytes) -> None:
         """Send a few bytes."""
 
-    async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
+    async def send_slice(self, journal: JournalReader, offset: int, end: int) -> None:
         """Send bytes of a journal's file."""
 
     async def close(self) -> None:
@@ -71,7 +71,7 @@ class PlainChannel:
             self._loop.remove_reader(self._sock)
 
     def _take_once(self, take: Callable[[bytes], None], ended: asyncio.Future[None]) -> None:
-        """Called by the loop when there is something to read: a task's turn for each ACK would cost as much again."""
+        """Read once. Called by the loop itself, since waking a task for each ACK would cost as much again."""
         if ended.done():
             return
         try:
@@ -82,14 +82,14 @@ class PlainChannel:
                 ended.set_result(None)
         except BlockingIOError:
             pass
-        except Exception as error:  # noqa: BLE001 - it is for whoever waits, and not for the loop
+        except Exception as error:  # noqa: BLE001 - it goes to the task that waits, and not to the loop
             ended.set_exception(error)
 
     async def send(self, data: bytes) -> None:
         """See `Channel`."""
         await self._loop.sock_sendall(self._sock, data)
 
-    async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
+    async def send_slice(self, journal: JournalReader, offset: int, end: int) -> None:
         """See `Channel`."""
         while offset < end:
             size = os.preadv(journal.descriptor, [self._piece[: end - offset]], offset)
@@ -139,7 +139,7 @@ class TLSChannel:
         self._writer.write(data)
         await self._writer.drain()
 
-    async def send_slice(self, journal: Journal, offset: int, end: int) -> None:
+    async def send_slice(self, journal: JournalReader, offset: int, end: int) -> None:
         """See `Channel`."""
         data = journal.read(offset, end - offset)
         if len(data) < end - offset:
@@ -151,8 +151,8 @@ class TLSChannel:
         await close_writer(self._writer, self._close_s)
 
 
-def _lost_events(journal: Journal, offset: int) -> JournalUnusable:
-    """Say that the file was cut under us: it is the next look's business to find out what is left."""
+def _lost_events(journal: JournalReader, offset: int) -> JournalUnusable:
+    """Make the error that says that the file became shorter while it was sent. The next look finds out what is left."""
     return JournalUnusable(journal.path, f"it ends at byte {offset}, where there were events")
 
 

@@ -1,7 +1,7 @@
-"""The journal that is being served, kept up with: it grows, and it may be replaced by another file of the same name.
+"""The journal that is being served: it is followed as it grows, and when another file of the same name replaces it.
 
-All looks at the file happen one after the other in a worker thread, since a sync takes as long as the disk needs; what
-is found is published in the loop, and whoever listens is told.
+All looks at the file happen one after the other in a worker thread, since a sync takes as long as the disk needs. The
+listeners are called in the loop when something new was found.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from consumer.publisher.journal.reading import Journal, Look
+from consumer.publisher.journal.reader import JournalReader, Look
 
 _log = logging.getLogger("consumer.publisher")
 
 CATCH_UP_LOOKS = 2
-"""How many complete looks must end before all that was in the file when one began to wait is known: the first of them
-may have begun earlier."""
+"""How many looks at the whole file must end before everything is known that was in it when the wait began. One is not
+enough, since it may have begun before that."""
 
 
-class Source:
-    """A journal and what is new in it.
+class FollowedJournal:
+    """A journal whose file is looked at again and again.
 
     Args:
         path: the journal's file.
         poll_s: how long to wait between two looks at a file in which nothing is new.
 
     Raises:
-        JournalUnusable: as `Journal`.
+        JournalUnusable: as `JournalReader`.
 
     Attributes:
         journal: the file as it is now. It is another one when the file was replaced.
@@ -35,7 +35,7 @@ class Source:
     """
 
     def __init__(self, path: str, poll_s: float) -> None:
-        self.journal = Journal(path)
+        self.journal = JournalReader(path)
         self.generation = 0
         self._poll_s = poll_s
         self._looking = False
@@ -43,11 +43,11 @@ class Source:
         self._completed = asyncio.Event()  # set for a moment by every complete look
 
     def listen(self, heard: Callable[[], None]) -> None:
-        """Have a function called, in the loop, whenever there is something new."""
+        """Call a function, in the loop, whenever something new was found, until `unlisten`."""
         self._listeners.add(heard)
 
     def unlisten(self, heard: Callable[[], None]) -> None:
-        """No longer."""
+        """Stop calling a function that was given to `listen`; one that was not is ignored."""
         self._listeners.discard(heard)
 
     async def catch_up(self) -> None:
@@ -79,8 +79,8 @@ class Source:
         self._looking = True
         look = await asyncio.to_thread(self._look_in_thread)
         if look.replaced:
-            renewed = await asyncio.to_thread(Journal, self.journal.path)
-            self.journal = renewed  # the old file is closed when the last slice of it is sent
+            renewed = await asyncio.to_thread(JournalReader, self.journal.path)
+            self.journal = renewed  # the old file is closed once its last slice is sent and nobody holds it
             self.generation += 1
             _log.warning("the journal was replaced; it holds %s now", renewed.extent)
         return look

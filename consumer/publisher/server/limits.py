@@ -1,4 +1,4 @@
-"""The limit on everything that a peer, a disk or a stop could otherwise draw out or pile up. Each with its reason."""
+"""The limits on what a peer, a disk or a stop may take of time, memory and places, each with its reason."""
 
 from __future__ import annotations
 

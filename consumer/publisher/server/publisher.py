@@ -1,4 +1,4 @@
-"""The publisher: listens, gives every consumer a session, and comes to an end within a bound."""
+"""The publisher: listens, gives every consumer a delivery of its own, and comes to an end within a bound."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Self
 
 from consumer.observe.observations import notify
 from consumer.publisher.journal.extent import Extent
-from consumer.publisher.server.followed import Source
+from consumer.publisher.server.delivery import Delivery
+from consumer.publisher.server.followed import FollowedJournal
 from consumer.publisher.server.limits import WINDOW, Limits
 from consumer.publisher.server.listen import listen, tune
-from consumer.publisher.server.observations import Closed, Observation, Observer, write_log
-from consumer.publisher.server.session import Session
+from consumer.publisher.server.notices import Closed, Notice, Observer, write_log
 
 _log = logging.getLogger("consumer.publisher")
 
@@ -59,10 +59,10 @@ class Publisher:
         follow: whether a consumer that has acknowledged all is kept for what comes; otherwise it is closed.
         tls: the server's side of TLS (`listen.server_tls`), None for plain TCP.
         limits: see `Limits`.
-        observers: called with each `publish.observe.Observation`, besides the log.
+        observers: called with each notice (`Resumed`, `Closed`), besides the log.
 
     Raises:
-        JournalUnusable: as `Journal`.
+        JournalUnusable: as `JournalReader`.
         AddressInUse: somebody listens there already.
         OSError: there is no such address here.
 
@@ -89,20 +89,20 @@ class Publisher:
         self._follow = follow
         self._tls = tls
         self._observers = (write_log, *observers)
-        self._sessions: dict[asyncio.Task[None], Session] = {}
+        self._deliveries: dict[asyncio.Task[None], Delivery] = {}
         self._connections_max = min(self._limits.connections, _descriptors() - DESCRIPTORS_SPARE)
-        self._source = Source(os.fspath(path), self._limits.poll_s)
+        self._followed = FollowedJournal(os.fspath(path), self._limits.poll_s)
         try:
             self._listeners = listen(host, port)
         except BaseException:
-            self._source.close()
+            self._followed.close()
             raise
         self.port: int = self._listeners[0].getsockname()[1]
 
     @property
     def extent(self) -> Extent:
         """What the journal holds."""
-        return self._source.journal.extent
+        return self._followed.journal.extent
 
     @property
     def addresses(self) -> list[str]:
@@ -114,9 +114,9 @@ class Publisher:
         """Give every consumer that has said RESUME, the one that lags most first."""
         head = self.extent.head
         served = [
-            Served(session.peer, session.cursor, head - session.cursor)
-            for session in self._sessions.values()
-            if session.cursor is not None
+            Served(delivery.peer, delivery.cursor, head - delivery.cursor)
+            for delivery in self._deliveries.values()
+            if delivery.cursor is not None
         ]
         return sorted(served, key=lambda one: -one.lag)
 
@@ -127,10 +127,10 @@ class Publisher:
         self.close()
 
     def close(self) -> None:
-        """Let go of the port and the journal, for one that was never run; `run` does so itself."""
+        """Close the port and the journal, of a publisher that was never run; `run` does so itself."""
         for listener in self._listeners:
             listener.close()
-        self._source.close()
+        self._followed.close()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then end: nothing new is sent, and what was sent may be acknowledged for a moment.
@@ -142,7 +142,7 @@ class Publisher:
             JournalUnusable: the journal can no longer be served.
         """
         stop_following = asyncio.Event()
-        following = asyncio.create_task(self._source.follow(stop_following))
+        following = asyncio.create_task(self._followed.follow(stop_following))
         stopping = asyncio.create_task(stop.wait())
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
@@ -155,7 +155,7 @@ class Publisher:
                 loop.remove_reader(listener)
                 listener.close()
             try:
-                await self._end_sessions()
+                await self._end_deliveries()
             finally:
                 stop_following.set()
                 await asyncio.wait({following}, timeout=STOP_SPARE_S)
@@ -163,23 +163,23 @@ class Publisher:
         if following.done():
             following.result()
 
-    async def _end_sessions(self) -> None:
-        for task, session in tuple(self._sessions.items()):
-            if not session.stop():
+    async def _end_deliveries(self) -> None:
+        for task, delivery in tuple(self._deliveries.items()):
+            if not delivery.stop():
                 task.cancel()
-        await self._wait_for_sessions(self._limits.linger_s)
-        for task in self._sessions:
+        await self._wait_for_deliveries(self._limits.linger_s)
+        for task in self._deliveries:
             task.cancel()
-        await self._wait_for_sessions(self._limits.close_s + STOP_SPARE_S)
+        await self._wait_for_deliveries(self._limits.close_s + STOP_SPARE_S)
 
-    async def _wait_for_sessions(self, timeout: float) -> None:
-        if self._sessions:
-            await asyncio.wait(tuple(self._sessions), timeout=timeout)
+    async def _wait_for_deliveries(self, timeout: float) -> None:
+        if self._deliveries:
+            await asyncio.wait(tuple(self._deliveries), timeout=timeout)
 
     # A new consumer.
 
     def _accept(self, listener: socket.socket) -> None:
-        """Called by the loop when somebody waits at the door."""
+        """Accept one connection. Called by the loop when one waits."""
         try:
             sock, address = listener.accept()
         except (BlockingIOError, ConnectionError):
@@ -191,15 +191,15 @@ class Publisher:
             loop.call_later(self._limits.accept_pause_s, self._accept_again, listener)
             return
         peer = _show(address)
-        if len(self._sessions) >= self._connections_max:
+        if len(self._deliveries) >= self._connections_max:
             _log.warning("%s: refused, since %d connected already is the limit", peer, self._connections_max)
             sock.close()
             return
         sock.setblocking(False)
         tune(sock)
-        session = Session(self._source, self._limits, self._window, peer=peer, follow=self._follow, tell=self._tell)
-        task = asyncio.get_running_loop().create_task(self._serve(session, sock))
-        self._sessions[task] = session
+        delivery = Delivery(self._followed, self._limits, self._window, peer=peer, follow=self._follow, tell=self._tell)
+        task = asyncio.get_running_loop().create_task(self._serve(delivery, sock))
+        self._deliveries[task] = delivery
         task.add_done_callback(lambda task: self._forget(task, sock))
 
     def _accept_again(self, listener: socket.socket) -> None:
@@ -207,24 +207,24 @@ class Publisher:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _forget(self, task: asyncio.Task[None], sock: socket.socket) -> None:
-        sock.close()  # the session has done so, unless it was cancelled before its first step
-        del self._sessions[task]
+        sock.close()  # the delivery has done so, unless it was cancelled before its first step
+        del self._deliveries[task]
 
-    async def _serve(self, session: Session, sock: socket.socket) -> None:
+    async def _serve(self, delivery: Delivery, sock: socket.socket) -> None:
         reason = "the publisher stops"
         try:
-            reason = await session.run(sock, self._tls)
+            reason = await delivery.run(sock, self._tls)
         except Exception as error:  # noqa: BLE001 - a fault in serving one must not end the others
             reason = f"{type(error).__name__}: {error}; please report this"
-            _log.exception("%s: a session failed", session.peer)
+            _log.exception("%s: a delivery failed", delivery.peer)
         finally:
-            if session.cursor is None:
-                self._tell(Closed(session.peer, reason))
+            if delivery.cursor is None:
+                self._tell(Closed(delivery.peer, reason))
             else:
-                self._tell(Closed(session.peer, reason, session.cursor, session.sent))
+                self._tell(Closed(delivery.peer, reason, delivery.cursor, delivery.sent))
 
-    def _tell(self, observation: Observation) -> None:
-        notify(self._observers, observation)
+    def _tell(self, notice: Notice) -> None:
+        notify(self._observers, notice)
 
 
 def _descriptors() -> int:

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
+from consumer.core import disk
 from consumer.core.errors import StoreReplaced, SyncFailed, UnsafeDurability
 from consumer.core.words import why
 
@@ -28,19 +28,6 @@ def main_file(found: bytes) -> Path:
     return Path(os.fsdecode(found))
 
 
-FileId: TypeAlias = tuple[int, int]
-"""Device and inode: what tells a file from any other, whatever its name."""
-
-
-def file_id(path: str) -> FileId | None:
-    """Say which file has this name, None where there is none."""
-    try:
-        found = os.stat(path)  # noqa: PTH116 - it is called for each acknowledgement, and `Path.stat` costs more
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class FilesInPlace:
     """The files of one open connection, and whether their names still lead to them.
 
@@ -54,19 +41,20 @@ class FilesInPlace:
         StoreReplaced: that is so.
     """
 
-    def __init__(self, path: str, main: str, before: FileId | None) -> None:
-        self._expected: dict[str, FileId | None] = {os.path.abspath(path): file_id(path), main: file_id(main)}  # noqa: PTH100 - links stay links
+    def __init__(self, path: str, main: str, before: disk.FileId | None) -> None:
+        given = os.path.abspath(path)  # noqa: PTH100 - links stay links
+        self._expected: dict[str, disk.FileId | None] = {given: disk.file_id(path), main: disk.file_id(main)}
         self._log = f"{main}-wal"
         self.knows_log = False
         """Whether `note_log` was called."""
-        if before is not None and before != self._expected[os.path.abspath(path)]:  # noqa: PTH100 - as above
+        if before is not None and before != self._expected[given]:
             raise StoreReplaced(path)
 
     def note_log(self, *, is_there: bool) -> None:
         """Say, in the first transaction, whether there must be a log. The one that is there now is the one to stay."""
         self.knows_log = True
         if is_there:
-            self._expected[self._log] = file_id(self._log)
+            self._expected[self._log] = disk.file_id(self._log)
 
     def check(self) -> None:
         """Make sure of it; one call takes a few microseconds.
@@ -75,7 +63,7 @@ class FilesInPlace:
             StoreReplaced: another file has the name of one of them, or none has.
         """
         for path, expected in self._expected.items():
-            found = file_id(path)
+            found = disk.file_id(path)
             if found is None or found != expected:
                 raise StoreReplaced(path)
 
@@ -96,7 +84,7 @@ def write_again(path: Path) -> None:
         offset = 0
         while data := os.pread(file.fileno(), COPY_BYTES, offset):
             offset += os.pwrite(file.fileno(), data, offset)
-        os.fsync(file.fileno())
+        disk.sync_file(file.fileno())
 
 
 def sync(path: Path) -> None:
@@ -109,7 +97,7 @@ def sync(path: Path) -> None:
     with _telling(path):
         descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            disk.sync_file(descriptor)
         finally:
             os.close(descriptor)
 

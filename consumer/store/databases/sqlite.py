@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, pool
 
+from consumer.core import disk
 from consumer.core.errors import UnsafeDurability
 from consumer.core.events import Events
 from consumer.store.databases import durable
@@ -86,6 +87,8 @@ def make_engine(url: URL, **options: Any) -> Engine:
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
         connection.execute("PRAGMA synchronous=EXTRA")  # durable in the default journal mode too, its folder included
+        for pragma in ("fullfsync", "checkpoint_fullfsync"):  # on macOS they mean what `core.disk` means by a sync
+            connection.execute(f"PRAGMA {pragma}=1")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -188,7 +191,7 @@ class SQLite(Database):
 def _look_before(_dialect: object, record: Any, arguments: list[Any], options: dict[str, Any]) -> None:
     """Note which file has the name that SQLite is about to open."""
     path = _path_of(arguments[0]) if options.get("uri") else arguments[0]
-    record.info[_PATH], record.info[_BEFORE] = path, durable.file_id(path)
+    record.info[_PATH], record.info[_BEFORE] = path, disk.file_id(path)
 
 
 def _prepare(connection: sqlite3.Connection, record: Any) -> None:

@@ -1,6 +1,6 @@
-"""A journal as its publisher sees it: read only, and no event is counted in before it is on disk.
+"""A journal as its publisher reads it: never written to, and no event is counted in before it is on disk.
 
-The file is what any program appends to; `look` takes in what has been added. It validates every new line and then
+Any program may append to the file; `look` takes in what has been added. It validates every new line and then
 syncs the file before it shows them in `extent`, so that no power cut can take back what is sent from within `extent`.
 """
 
@@ -11,6 +11,7 @@ import weakref
 from dataclasses import dataclass
 from os import PathLike
 
+from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.core.words import why
 from consumer.publisher.journal import files
@@ -44,7 +45,7 @@ class Look:
     replaced: bool = False
 
 
-class Journal:
+class JournalReader:
     """A journal that is open for reading.
 
     Args:
@@ -70,9 +71,9 @@ class Journal:
         try:
             size = os.fstat(self.descriptor).st_size
             self.extent, self.fault = survey(self.read, size)
-            self._end = self._read_end()
+            self._known_end = self._read_end()
             self._sync()
-            files.sync_folder(self.path)
+            disk.sync_folder(self.path)
         except BaseException as error:
             self.close()
             if isinstance(error, Damage):
@@ -104,12 +105,12 @@ class Journal:
 
     def _was_replaced(self) -> bool:
         """Say whether there is another file now. A name that leads nowhere is one that is just being replaced."""
-        return not files.is_at(self.descriptor, self.path) and not files.is_gone(self.path)
+        return disk.file_id(self.path) not in (None, disk.file_id(self.descriptor))
 
     def _take_in(self, added: int) -> Look:
         if self._lost_events():
             return Look(replaced=True)
-        if self.fault is not None:  # until it is mended there is nothing new, and no MiB need be read to see that
+        if self.fault is not None:  # one line is enough to see that the fault is still there, and nothing is new
             peeked, fault = extend(self.extent, self.read(self.extent.end, LINE_BYTES_MAX))
             if fault is not None and peeked.end == self.extent.end:
                 return Look()
@@ -118,13 +119,13 @@ class Journal:
         if extent.end == self.extent.end:
             return Look()
         self._sync()
-        self._end = (self._end + buffer[: extent.end - self.extent.end])[-LINE_BYTES_MAX:]
+        self._known_end = (self._known_end + buffer[: extent.end - self.extent.end])[-LINE_BYTES_MAX:]
         self.extent = extent
         return Look(grew=True, complete=added <= LOOK_BYTES or self.fault is not None)
 
     def _lost_events(self) -> bool:
-        """Say whether the end that we know is another now: the file was cut, and may have grown beyond it again."""
-        return self._read_end() != self._end
+        """Say whether the last lines are others than we know: the file was cut, and may have grown again since."""
+        return self._read_end() != self._known_end
 
     def _read_end(self) -> bytes:
         start = max(self.extent.end - LINE_BYTES_MAX, 0)
@@ -133,7 +134,7 @@ class Journal:
     def _sync(self) -> None:
         """Sync the file. A failure is final: the kernel may report it once and forget what it could not write."""
         try:
-            files.sync_file(self.descriptor)
+            disk.sync_file(self.descriptor)
         except OSError as error:
             reason = (
                 f"it cannot be synced ({why(error)}), so nothing of it may be sent: look at the disk, "

@@ -1,7 +1,8 @@
-"""One consumer's connection: its RESUME, the answer, the slices of the journal that follow, the ACKs that come back.
+"""The delivery of a journal to one consumer: its RESUME, the answer, the events that follow, the ACKs that come back.
 
-One task sends and one reads ACKs at any time, so that a consumer that waits for its ACKs to be taken is never waited
-for in turn. Whatever ends the connection raises `Ended`, whose text goes to the log.
+One task sends while another one reads ACKs. A single task that did both in turn would come to a halt with a consumer
+that reads nothing more before its ACKs are taken. Whatever ends the connection raises `Ended`, whose text goes to the
+log.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from consumer.core.errors import JournalUnusable, MalformedFrame
 from consumer.core.words import why
 from consumer.publisher.journal.extent import answer
 from consumer.publisher.server.channel import Channel, open_channel
-from consumer.publisher.server.followed import Source
+from consumer.publisher.server.followed import FollowedJournal
 from consumer.publisher.server.limits import ACKS_SPARE, Limits
-from consumer.publisher.server.observations import Observer, Resumed
+from consumer.publisher.server.notices import Observer, Resumed
 from consumer.sources.tcp.tls import begins_handshake, is_plain
 from consumer.sources.tcp.wire import LINE_BYTES_MAX, Snapshot, decode_acks, encode_control, parse_resume
 
@@ -25,11 +26,11 @@ class Ended(Exception):
     """The connection is at its end; the text says why."""
 
 
-class Session:
-    """One connection and how far its consumer is.
+class Delivery:
+    """One connection, and which events its consumer has.
 
     Args:
-        source: the journal.
+        journal: the journal that is served.
         limits: how long anything may take.
         window: how many events may be unacknowledged.
         peer: its address, for the log.
@@ -42,11 +43,13 @@ class Session:
         sent: the highest event that was sent, or that the consumer had before.
     """
 
-    def __init__(self, source: Source, limits: Limits, window: int, *, peer: str, follow: bool, tell: Observer) -> None:
+    def __init__(
+        self, journal: FollowedJournal, limits: Limits, window: int, *, peer: str, follow: bool, tell: Observer
+    ) -> None:
         self.peer = peer
         self.cursor: int | None = None
         self.sent = -1
-        self._source = source
+        self._followed = journal
         self._limits = limits
         self._window = window
         self._follow = follow
@@ -62,7 +65,7 @@ class Session:
         self._owing_since = 0.0  # the last progress of a consumer that has not acknowledged everything
 
     def stop(self) -> bool:
-        """Send nothing new. Gives whether the session can end by itself, by the ACKs of what it has sent."""
+        """Send nothing new. Gives whether the delivery can end by itself, by the ACKs of what it has sent."""
         self._stopping = True
         self._news.set()
         return self.cursor is not None
@@ -83,7 +86,7 @@ class Session:
             async with asyncio.timeout(self._limits.handshake_s):
                 channel = await open_channel(sock, tls, self._limits)
                 rest = await self._resume(channel)
-            self._source.listen(self._news.set)
+            self._followed.listen(self._news.set)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._receive(channel, rest))
                 tasks.create_task(self._send(channel))
@@ -93,7 +96,7 @@ class Session:
         except* OSError as failed:
             reason = self._explain(failed.exceptions[0], in_handshake=channel is None)
         finally:
-            self._source.unlisten(self._news.set)
+            self._followed.unlisten(self._news.set)
             if channel is not None:
                 await channel.close()
         return reason
@@ -126,9 +129,9 @@ class Session:
             if begins_handshake(error.line):
                 raise Ended("it speaks TLS, which is not served here") from None
             raise Ended(f"it said {error.line[:LINE_BYTES_MAX]!r} instead of RESUME") from None
-        if last > self._source.journal.extent.head or not self._follow:
-            await self._source.catch_up()  # the journal may be ahead of what we know of it
-        extent = self._source.journal.extent
+        if last > self._followed.journal.extent.head or not self._follow:
+            await self._followed.catch_up()  # the journal may be ahead of what we know of it
+        extent = self._followed.journal.extent
         control = answer(extent, last)
         if control is not None:
             await channel.send(encode_control(control))
@@ -169,7 +172,7 @@ class Session:
     async def _watch(self) -> None:
         """End the connection when its consumer owes ACKs and none has come for too long.
 
-        It looks only when that may be: nothing is done for an ACK but to note the time.
+        It sleeps until that may be the case, so that an ACK costs no more than noting the time.
         """
         while True:
             silent_s = self._now() - self._owing_since if self.sent != self.cursor else 0.0
@@ -185,9 +188,9 @@ class Session:
         others_had_a_turn = True
         while True:
             self._news.clear()
-            if self._generation != self._source.generation:
+            if self._generation != self._followed.generation:
                 self._place()
-            journal = self._source.journal
+            journal = self._followed.journal
             last = min(journal.extent.head, self.cursor + self._window)
             if self._stopping or self.sent >= last:
                 self._end_if_due()
@@ -198,19 +201,19 @@ class Session:
                 await asyncio.sleep(0)  # a socket that takes everything never makes us wait
             others_had_a_turn = False
             begin = self._offset
-            self._offset, head = journal.cut(begin, self.sent + 1, last, channel.slice_bytes)
+            self._offset, reached = journal.cut(begin, self.sent + 1, last, channel.slice_bytes)
             if self.sent == self.cursor:
                 self._owing_since = self._now()
-            self._acks_left += head - self.sent
-            self.sent = head
+            self._acks_left += reached - self.sent
+            self.sent = reached
             await channel.send_slice(journal, begin, self._offset)
 
     def _place(self) -> None:
         """Find in the journal, as it is now, what comes after what was sent."""
-        journal = self._source.journal
+        journal = self._followed.journal
         if answer(journal.extent, self.sent) is not None:
             raise Ended(f"the journal was replaced by one that does not go on after event {self.sent}")
-        self._generation = self._source.generation
+        self._generation = self._followed.generation
         self._offset = journal.find(self.sent + 1)
 
     def _end_if_due(self) -> None:
@@ -221,5 +224,5 @@ class Session:
             return
         if self._stopping:
             raise Ended("the publisher stops")
-        if not self._follow and self.sent == self._source.journal.extent.head:
+        if not self._follow and self.sent == self._followed.journal.extent.head:
             raise Ended("all is acknowledged")

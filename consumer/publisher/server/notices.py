@@ -1,6 +1,6 @@
-"""What a running publisher tells: hooks that get one frozen object, and the one that writes the log.
+"""What a running publisher tells its observers: one frozen object for each RESUME and each end of a connection.
 
-A hook is called in the event loop, must be quick, and cannot disturb the publisher, as on the consumer's side.
+An observer is called in the event loop and must be quick. What it raises is logged and otherwise ignored.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Closed:
     sent: int | None = None
 
 
-Observation: TypeAlias = Resumed | Closed
-Observer: TypeAlias = Callable[[Observation], None]
+Notice: TypeAlias = Resumed | Closed
+Observer: TypeAlias = Callable[[Notice], None]
 
 
-def write_log(observation: Observation) -> None:
-    """Be the observer that writes a line about each."""
-    match observation:
+def write_log(notice: Notice) -> None:
+    """Write a line about a notice to the log. This is the observer that every publisher has."""
+    match notice:
         case Resumed(peer, last, head):
             _log.info("%s: resumes after event %d of %d", peer, last, head)
         case Closed(peer, reason, None):
