@@ -1,7 +1,7 @@
 """`python -m tests.mutants`: put one mistake after the other into a copy of the tree, and see its test fail.
 
 Ends with 1 where a mistake is noticed by no test, or where the list is out of date. Words given to it choose the
-breakages whose names or files have one of them in it.
+breakages whose names or places have one of them in it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ console = Console()
 def main() -> int:
     """Do it, and give the exit code."""
     chosen = [
-        one for one in BREAKAGES if not sys.argv[1:] or any(word in f"{one.name} {one.file}" for word in sys.argv[1:])
+        one for one in BREAKAGES if not sys.argv[1:] or any(word in f"{one.name} {one.where}" for word in sys.argv[1:])
     ]
     try:
         for one in chosen:
-            one.broken(ROOT)
+            one.find(ROOT)
     except OutOfDateError as error:
         console.print(f"the list is out of date: {error}")
         return 1
@@ -130,16 +130,17 @@ def _progress(count: int) -> Iterator[Callable[[Row], None]]:
 def _show(rows: Sequence[Row], took_s: float) -> None:
     """Say what became of them, and what the tests said of those that nobody noticed."""
     table = Table(title=f"{len(rows)} breakages in {took_s:.0f} s", title_justify="left")
+    files = {breakage.name: str(breakage.find(ROOT)[0].relative_to(ROOT)) for breakage, *_ in rows}
     for name in ("file", *(verdict.value for verdict in Verdict)):
         table.add_column(name, justify="left" if name == "file" else "right")
-    for file in sorted({breakage.file for breakage, *_ in rows}):
-        verdicts = [verdict for breakage, verdict, *_ in rows if breakage.file == file]
+    for file in sorted(set(files.values())):
+        verdicts = [verdict for breakage, verdict, *_ in rows if files[breakage.name] == file]
         table.add_row(file, *(f"{verdicts.count(verdict) or ''}" for verdict in Verdict))
     console.print(table)
     for breakage, verdict, _, printed in rows:
         if verdict is not Verdict.KILLED:
             console.rule(f"{verdict.value}: {breakage.name}")
-            console.print(f"{breakage.file}: {breakage.old!r} → {breakage.new!r}\n{breakage.test}", markup=False)
+            console.print(f"{breakage.where}: {breakage.old!r} → {breakage.new!r}\n{breakage.test}", markup=False)
             console.print("\n".join(printed.splitlines()[-OUTPUT_LINES:]), markup=False)
 
 

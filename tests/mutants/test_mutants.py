@@ -33,7 +33,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Copy]:
 
 def test_every_breakage_can_be_made_and_has_a_name_of_its_own() -> None:
     for breakage in BREAKAGES:
-        breakage.broken(ROOT)
+        breakage.find(ROOT)
     assert len({breakage.name for breakage in BREAKAGES}) == len(BREAKAGES)
 
 
@@ -49,36 +49,51 @@ def test_it_is_the_copy_that_is_run(copy: Copy) -> None:
 @pytest.mark.parametrize("name", CENTRAL)
 def test_it_is_noticed(copy: Copy, name: str) -> None:
     (breakage,) = (breakage for breakage in BREAKAGES if breakage.name == name)
-    before = (copy.folder / breakage.file).read_text()
+    path, _ = breakage.find(copy.folder)
+    before = path.read_text()
     verdict, printed = copy.try_one(breakage)
     assert verdict is Verdict.KILLED, printed
-    assert (copy.folder / breakage.file).read_text() == before
+    assert path.read_text() == before
 
 
 QUICK = "tests/core/test_events.py::test_a_delta_out_of_range_is_found"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "test", "verdict"),
+    ("where", "old", "new", "test", "verdict"),
     [
-        ("DELTA_MAX = 1000\n", "DELTA_MAX = 999 + 1\n", QUICK, Verdict.SURVIVED),
-        ("min(deltas) < -DELTA_MAX", "min(deltas) < -DELTA_MAX - 1", QUICK, Verdict.KILLED),
-        ("DELTA_MAX = 1000\n", "DELTA_MAX = no_such_name\n", QUICK, Verdict.BROKEN),
-        ("min(deltas) < -DELTA_MAX", "min(deltas) < -DELTA_MAX - 1", f"{QUICK}_too", Verdict.BROKEN),
+        ("core.events:", "DELTA_MAX = 1000", "DELTA_MAX = 999 + 1", QUICK, Verdict.SURVIVED),
+        ("Events.if_valid", "min(deltas) < -DELTA_MAX", "min(deltas) < -DELTA_MAX - 1", QUICK, Verdict.KILLED),
+        ("core.events:", "DELTA_MAX = 1000", "DELTA_MAX = no_such_name", QUICK, Verdict.BROKEN),
+        ("Events.if_valid", "min(deltas) < -DELTA_MAX", "min(deltas) < -9999", f"{QUICK}_too", Verdict.BROKEN),
     ],
 )
-def test_verdicts_are_told_apart(copy: Copy, old: str, new: str, test: str, verdict: Verdict) -> None:
-    assert copy.try_one(Breakage("one of this test's", "consumer/core/events.py", old, new, test))[0] is verdict
+def test_verdicts_are_told_apart(copy: Copy, where: str, old: str, new: str, test: str, verdict: Verdict) -> None:
+    assert copy.try_one(Breakage("one of this test's", where, old, new, test))[0] is verdict
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("where", "old", "new", "words"),
     [
-        ("no such line", "", "0 times"),
-        ("return", "raise", "times, not once"),
-        ("DELTA_MAX = 1000\n", "DELTA_MAX = (\n", "no Python"),
+        ("Events.if_valid", "no_such_name", "", "0 times"),
+        ("Events.__getitem__", "type(self)", "self", "2 times, not once"),
+        ("core.events:", "DELTA_MAX = 1000", "DELTA_MAX = (", "no Python"),
+        ("Nothing.at_all", "1", "2", "there are 0 places"),
+        ("main", "1", "2", "places 'main', not one"),
     ],
 )
-def test_an_entry_that_no_longer_fits_is_an_error(old: str, new: str, words: str) -> None:
+def test_an_entry_that_no_longer_fits_is_an_error(where: str, old: str, new: str, words: str) -> None:
     with pytest.raises(OutOfDateError, match=words):
-        Breakage("one of this test's", "consumer/core/events.py", old, new, QUICK).broken(ROOT)
+        Breakage("one of this test's", where, old, new, QUICK).find(ROOT)
+
+
+def test_code_is_found_whatever_its_lines_and_comments_look_like(tmp_path) -> None:
+    for place in ("consumer", "migrations"):
+        (tmp_path / place).mkdir()
+    room = tmp_path / "consumer" / "room.py"
+    room.write_text("class A:\n    def b(self):\n        return (  # why\n            1\n            + 2\n        )\n")
+    path, broken = Breakage("one", "A.b", "1 + 2", "3", QUICK).find(tmp_path)
+    assert path == room
+    assert "return (  # why\n            (3)\n        )" in broken
+    path, broken = Breakage("one", "A.b", "return 1 + 2", "", QUICK).find(tmp_path)
+    assert broken == "class A:\n    def b(self):\n        pass\n"

@@ -85,16 +85,23 @@ BREAKAGES = (
     ),
     Breakage(
         "every run of pytest loads SQLAlchemy",
-        "consumer.__init__:",
-        "from consumer import lazy",
-        "from consumer import lazy, schema as _schema",
+        "resumable_consumer_pytest:",
+        "if TYPE_CHECKING:\n    from consumer.testing import ExactlyOnce",
+        "import sqlalchemy\nif TYPE_CHECKING:\n    from consumer.testing import ExactlyOnce",
         "tests/core/test_lazy.py::test_the_plugin_of_every_pytest_run_loads_nothing_but_itself",
     ),
     Breakage(
         "nobody who looks around sees the package's names",
         "names_of",
-        "{*found, *names}",
+        "{*found, *names, *modules}",
         "found",
         "tests/core/test_lazy.py::test_whoever_looks_around_sees_every_name",
+    ),
+    Breakage(
+        "a project that has a consumer of its own cannot run its tests",
+        "resumable_consumer_pytest:",
+        "import pytest",
+        "import pytest\nfrom consumer.testing import Proof",
+        "tests/testing/test_plugin.py::test_a_project_with_a_consumer_of_its_own_has_its_own_in_its_tests",
     ),
 )
