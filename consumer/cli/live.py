@@ -14,11 +14,11 @@ from rich.text import Text
 
 from consumer.cli.logs import logged, write_end
 from consumer.cli.options import LogFormat, LogLevel
+from consumer.observe.log import LogSink
 from consumer.observe.observations import (
     Committed,
     Connected,
     Disconnected,
-    LogSink,
     Observation,
     Observer,
     Retrying,

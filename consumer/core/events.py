@@ -1,4 +1,4 @@
-"""Valid events in columns: what the hot path carries instead of a tuple for each.
+"""Valid events as one list of integers: what the hot path carries instead of a tuple for each.
 
 To everybody who looks it is a sequence of `(seq, delta)` tuples. Inside it is one list of integers, as the decoder
 reads them and as a bulk insert takes them; making a tuple of each in between would be a third of all the work.
@@ -44,12 +44,12 @@ class Events(Sequence[Event]):
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Put valid events into columns."""
+        """Put valid events into one list."""
         return cls(list(chain.from_iterable(events)))
 
     @classmethod
     def if_valid(cls, events: Sequence[Event]) -> Self | None:
-        """Put events into columns if all are valid. It takes exact ints only, since it looks at all of them at once."""
+        """Put events into one list if all are valid. It takes exact ints only, since it looks at all at once."""
         seqs = [seq for seq, _ in events]
         deltas = [delta for _, delta in events]
         if {*map(type, seqs), *map(type, deltas)} != {int}:

@@ -1,4 +1,4 @@
-"""What a running consumer tells: hooks that get one frozen object, and the sink that writes log lines.
+"""What a running consumer tells: one frozen object for each thing that has happened, and the hooks that get it.
 
 A hook is any callable that takes an `Observation`. It is called in the event loop, must be quick, and cannot disturb
 the consumer: what it raises is logged and otherwise ignored.
@@ -7,15 +7,11 @@ the consumer: what it raises is logged and otherwise ignored.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 logger = logging.getLogger("consumer")
-
-PROGRESS_INTERVAL_S = 10.0
-"""How often the log sink writes a line about progress, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,38 +88,6 @@ class Stalled:
 Observation: TypeAlias = Connected | Committed | Disconnected | Retrying | Stalled
 Observer: TypeAlias = Callable[[Observation], None]
 Observed = TypeVar("Observed")
-
-
-class LogSink:
-    """An observer that writes log lines: each connection and failure, and progress now and then."""
-
-    def __init__(self, log: logging.Logger = logger) -> None:
-        self._log = log
-        self._since = time.monotonic()
-        self._new = 0
-
-    def __call__(self, observation: Observation) -> None:
-        """Write about one observation."""
-        match observation:
-            case Connected(address, last):
-                self._log.info("connected to %s, resuming after %d", address, last)
-            case Disconnected(address, reason, is_doubtful):
-                self._log.log(logging.WARNING if is_doubtful else logging.INFO, "%s: %s", address, reason)
-            case Retrying(error, wait_s):
-                cause = getattr(error, "orig", None) or error  # SQLAlchemy adds its own words to the database's
-                reason = " ".join(str(cause).split()) or type(error).__name__
-                self._log.warning("%s; trying again in %.1f s", reason, wait_s)
-            case Stalled(seconds):
-                self._log.warning("neither the database nor the handler has answered for %.0f s", seconds)
-            case Committed():
-                self._progress(observation)
-
-    def _progress(self, committed: Committed) -> None:
-        self._new += committed.new
-        elapsed_s = time.monotonic() - self._since
-        if elapsed_s >= PROGRESS_INTERVAL_S:
-            self._log.info("at event %d, %.0f events/s", committed.last, self._new / elapsed_s)
-            self._since, self._new = time.monotonic(), 0
 
 
 def notify(observers: tuple[Callable[[Observed], None], ...], observation: Observed) -> None:

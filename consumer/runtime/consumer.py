@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from consumer.observe.log import LogSink
 from consumer.observe.observations import (
     Disconnected,
     Observation,
@@ -46,7 +47,7 @@ class Consumer:
         once: bool = False,
         max_attempts: int | None = None,
         tls: TLS | None = None,
-        observers: Iterable[Observer] = (),
+        observers: Iterable[Observer] | None = None,
     ) -> None:
         """Name the two ends. Nothing is connected yet.
 
@@ -60,7 +61,7 @@ class Consumer:
             once: end when the publisher closes, instead of connecting again.
             max_attempts: how often in a row connecting may fail, None for no limit.
             tls: certificates, for `tls://`.
-            observers: called with each `consumer.observe.observations.Observation`.
+            observers: called with each `consumer.observe.observations.Observation`; by default one writes log lines.
 
         Raises:
             InvalidURL, InvalidOption: the URL or a TLS file cannot be used.
@@ -80,7 +81,7 @@ class Consumer:
         self._batch = batch
         self._once = once
         self._max_attempts = max_attempts
-        self._observers = tuple(observers)
+        self._observers: tuple[Observer, ...] = (LogSink(),) if observers is None else tuple(observers)
         self._stop = Stop()
         self._progress = Progress()
         self._has_run = False

@@ -1,13 +1,17 @@
 """Hooks that get one frozen object, and the sink that writes log lines."""
 
+import asyncio
 import dataclasses
 import logging
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from consumer import Consumer, Store, migrate
 from consumer.observe import observations as observe
-from consumer.observe.observations import Committed, Connected, Disconnected, LogSink, Retrying, Stalled, notify
+from consumer.observe.log import LogSink
+from consumer.observe.observations import Committed, Connected, Disconnected, Retrying, Stalled, notify
+from consumer.testing import AwaitAck, Finish, ScriptedPublisher, Serve
 
 ALL = [
     Connected("tcp://h:1", 4),
@@ -96,3 +100,28 @@ def test_the_sink_writes_where_it_is_told(caplog, clock) -> None:
     caplog.set_level(logging.INFO, logger=logger.name)
     LogSink(logger)(ALL[0])
     assert [record.name for record in caplog.records] == ["of.its.own"]
+
+
+def test_every_line_carries_what_was_observed_for_whoever_writes_fields(caplog) -> None:
+    caplog.set_level(logging.INFO, "consumer")
+    sink = LogSink()
+    for observation in ALL:
+        sink(observation)
+    written = [(record.event, record.fields) for record in caplog.records]
+    assert written == [
+        ("connected", {"address": "tcp://h:1", "last": 4}),
+        ("disconnected", {"address": "tcp://h:1", "reason": "silent", "is_doubtful": False}),
+        ("retrying", {"error": "no", "wait_s": 1.0}),
+        ("stalled", {"seconds": 30.0}),
+    ]
+
+
+async def test_a_consumer_that_is_given_no_observers_writes_log_lines(tmp_path, caplog, patience_s) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    migrate.upgrade(url)
+    caplog.set_level(logging.INFO, "consumer")
+    async with ScriptedPublisher([Serve([(0, 1)]), AwaitAck(0), Finish()]) as publisher:
+        with Store(url) as store:
+            async with asyncio.timeout(patience_s):
+                await Consumer(publisher.url, store, once=True).run()
+    assert any("resuming after -1" in record.message for record in caplog.records)

@@ -107,7 +107,7 @@ def decode(buffer: bytes) -> tuple[list[Event], bytes, Control | MalformedFrame 
 
 
 def decode_events(buffer: bytes) -> tuple[Events, bytes, Control | MalformedFrame | None]:
-    """Do what `decode` does, with the events in columns: one match and one JSON read for a whole chunk."""
+    """Do what `decode` does, with the events as `Events`: one match and one JSON read for a whole chunk."""
     numbers, rest = _read_numbers(_events, b"EVENT", buffer, per_line=2)
     if b"\n" not in rest:
         return Events(numbers), rest, _unfinished(rest)
