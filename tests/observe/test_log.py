@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from consumer import Consumer, Store, migrate
-from consumer.observe import observations as observe
+from consumer.observe import log as log_module
 from consumer.observe.log import LogSink
 from consumer.observe.observations import Committed, Connected, Disconnected, Retrying, Stalled, notify
 from consumer.testing import AwaitAck, Finish, ScriptedPublisher, Serve
@@ -33,7 +33,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1000.0
 
-    monkeypatch.setattr(observe.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(log_module.time, "monotonic", lambda: Clock.now)
     return Clock
 
 
