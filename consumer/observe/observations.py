@@ -1,7 +1,8 @@
-"""What a running consumer tells: one frozen object for each thing that has happened, and the hooks that get it.
+"""What a running consumer reports: hooks that get one frozen object for each thing that happens.
 
-A hook is any callable that takes an `Observation`. It is called in the event loop, must be quick, and cannot disturb
-the consumer: what it raises is logged and otherwise ignored.
+A hook is any callable that takes an `Observation`. It is called in the event loop and must be quick. It cannot disturb
+the consumer: what it raises is logged and otherwise ignored. Only `SystemExit` and `KeyboardInterrupt` pass on, and end
+the process as they do everywhere in asyncio.
 """
 
 from __future__ import annotations
@@ -75,6 +76,28 @@ class Retrying:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """The consumer ends with an error, which `run` raises.
+
+    Attributes:
+        error: which.
+    """
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAtStop:
+    """What was under way when the consumer was stopped has failed. Nobody raises it: the stop itself went well.
+
+    Attributes:
+        error: what failed.
+    """
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class Stalled:
     """A call to the database, or the handler in it, does not return. It is waited for all the same.
 
@@ -85,15 +108,21 @@ class Stalled:
     seconds: float
 
 
-Observation: TypeAlias = Connected | Committed | Disconnected | Retrying | Stalled
+Observation: TypeAlias = Connected | Committed | Disconnected | Retrying | Failed | FailedAtStop | Stalled
 Observer: TypeAlias = Callable[[Observation], None]
 Observed = TypeVar("Observed")
 
 
 def notify(observers: tuple[Callable[[Observed], None], ...], observation: Observed) -> None:
-    """Tell every observer; none can disturb the others or who is observed."""
+    """Tell every observer; none can disturb the others or who is observed.
+
+    Raises:
+        SystemExit, KeyboardInterrupt: an observer ends the process.
+    """
     for observer in observers:
         try:
             observer(observation)
-        except Exception:
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException:  # a CancelledError among them, which would be taken for a cancellation of the consumer
             logger.exception("an observer failed")

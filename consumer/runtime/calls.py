@@ -1,6 +1,8 @@
 """A consumer's calls to its database: one at a time, in the worker thread, and waited for when the consumer stops.
 
-A cancellation waits for the call under way, within a bound, and what the call has committed is still acknowledged.
+A cancellation waits for the call under way, within a bound, and what the call has committed is still acknowledged. It
+may come more than once, as when `asyncio.run` cancels every task of a loop. The thread must not be left in a call to a
+database that is closed next, so each wait below takes in a further cancellation, and hurries instead of ending.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from consumer.core.errors import StoppedByForce
-from consumer.observe.observations import logger
+from consumer.observe.observations import FailedAtStop, Observation, Stalled
 from consumer.runtime.stopping import Stop
 from consumer.runtime.worker import Call, Worker
 
@@ -28,13 +31,26 @@ Result = TypeVar("Result")
 
 
 class Calls:
-    """Starts the worker thread. For one event loop."""
+    """Starts the worker thread. For one event loop.
 
-    def __init__(self, interrupt: Callable[[], None], stop: Stop, stop_timeout_s: float) -> None:
-        """Say how a call is interrupted, and how long a stop waits for one before it does that."""
+    Args:
+        interrupt: interrupts the call under way; called in another thread.
+        stop: how far a stop has come.
+        stop_timeout_s: how long a stop waits for a call before it interrupts it, in seconds.
+        notify: is called with each observation.
+    """
+
+    def __init__(
+        self,
+        interrupt: Callable[[], None],
+        stop: Stop,
+        stop_timeout_s: float,
+        notify: Callable[[Observation], None],
+    ) -> None:
         self._interrupt = interrupt
         self._stop = stop
         self._stop_timeout_s = stop_timeout_s
+        self._notify = notify
         self._worker = Worker("consumer-store")
         self._latest: Call[Any] | None = None
 
@@ -55,7 +71,7 @@ class Calls:
         except asyncio.CancelledError:
             await self._interrupt_until_done(call, self._stop_timeout_s + FORCE_GRACE_S)
             if call.error is not None and not isinstance(call.error, StoppedByForce):
-                logger.warning("what was under way at the stop failed: %s", call.error)
+                self._notify(FailedAtStop(call.error))
             raise
         return call.result()
 
@@ -79,7 +95,7 @@ class Calls:
             if isinstance(call.error, StoppedByForce):
                 raise StoppedByForce from call.error
             if call.error is not None:
-                logger.warning("what was under way at the stop failed: %s", call.error)
+                self._notify(FailedAtStop(call.error))
             else:
                 use(call.result())
             raise
@@ -87,12 +103,8 @@ class Calls:
         use(result)
         return result
 
-    def _submit(self, function: Callable[[], Result]) -> Call[Result]:
-        self._latest = call = self._worker.submit(function)
-        return call
-
-    async def watch(self, report: Callable[[float], None]) -> None:
-        """Report a call that does not return, now and then and for how many seconds at least. It never ends."""
+    async def watch(self) -> None:
+        """Report a call that does not return, now and then. It never ends."""
         watched, waited_s = None, 0.0
         while True:
             await asyncio.sleep(STALL_S)
@@ -100,14 +112,19 @@ class Calls:
                 watched, waited_s = self._latest, 0.0
             else:
                 waited_s += STALL_S
-                report(waited_s)
+                self._notify(Stalled(waited_s))
+
+    def _submit(self, function: Callable[[], Result]) -> Call[Result]:
+        self._latest = call = self._worker.submit(function)
+        return call
 
     async def _wait_until_forced(self, call: Call[Any]) -> None:
         """Wait for a call for as long as a stop is patient."""
         forced = asyncio.create_task(self._stop.forced.wait())
         ended = asyncio.create_task(call.wait())
         try:
-            await asyncio.wait({ended, forced}, timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            with suppress(asyncio.CancelledError):  # again: its patience is at an end
+                await asyncio.wait({ended, forced}, timeout=self._stop_timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             forced.cancel()
             ended.cancel()
@@ -124,15 +141,14 @@ class Calls:
             StoppedByForce: it took longer.
         """
         left_s = patience_s if self._stop.asked.is_set() else math.inf
-        ended = asyncio.create_task(call.wait())
-        try:
-            while not call.is_done and left_s > 0:
+        while not call.is_done and left_s > 0:
+            ended = asyncio.create_task(call.wait())
+            with suppress(asyncio.CancelledError):  # again: it is being interrupted already
                 await asyncio.to_thread(self._interrupt)
                 await asyncio.wait({ended}, timeout=min(INTERRUPT_INTERVAL_S, left_s))
-                left_s -= INTERRUPT_INTERVAL_S
-                if self._stop.asked.is_set() and self._stop.forced.is_set():
-                    left_s = min(left_s, FORCE_GRACE_S)
-        finally:
             ended.cancel()
+            left_s -= INTERRUPT_INTERVAL_S
+            if self._stop.asked.is_set() and self._stop.forced.is_set():
+                left_s = min(left_s, FORCE_GRACE_S)
         if not call.is_done:
             raise StoppedByForce

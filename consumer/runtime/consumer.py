@@ -10,19 +10,12 @@ import asyncio
 from collections.abc import Iterable
 
 from consumer.observe.log import LogSink
-from consumer.observe.observations import (
-    Disconnected,
-    Observation,
-    Observer,
-    Retrying,
-    Stalled,
-    notify,
-)
+from consumer.observe.observations import Disconnected, Failed, Observation, Observer, Retrying, notify
 from consumer.runtime.calls import Calls
 from consumer.runtime.defaults import BATCH_EVENTS, STOP_TIMEOUT_S, TIMEOUT_S
 from consumer.runtime.progress import Progress
 from consumer.runtime.session import Sessions
-from consumer.runtime.stopping import Stop
+from consumer.runtime.stopping import Stop, failure_of
 from consumer.runtime.supervision import Failures, backoff
 from consumer.sources.tcp.connection import IdleError
 from consumer.sources.tcp.endpoint import Endpoint
@@ -61,7 +54,8 @@ class Consumer:
             once: end when the publisher closes, instead of connecting again.
             max_attempts: how often in a row connecting may fail, None for no limit.
             tls: certificates, for `tls://`.
-            observers: called with each `consumer.observe.observations.Observation`; by default one writes log lines.
+            observers: called with each `consumer.observe.observations.Observation`. None for a `LogSink`, which writes
+                to the logger `consumer`; whoever gives others and wants log lines too gives one among them.
 
         Raises:
             InvalidURL, InvalidOption: the URL or a TLS file cannot be used.
@@ -81,7 +75,7 @@ class Consumer:
         self._batch = batch
         self._once = once
         self._max_attempts = max_attempts
-        self._observers: tuple[Observer, ...] = (LogSink(),) if observers is None else tuple(observers)
+        self._observers = (LogSink(),) if observers is None else tuple(observers)
         self._stop = Stop()
         self._progress = Progress()
         self._has_run = False
@@ -100,15 +94,15 @@ class Consumer:
         if self._has_run:
             raise RuntimeError("a consumer runs once: make a new one")
         self._has_run = True
-        calls = Calls(self._store.interrupt, self._stop, self._stop_timeout)
+        calls = Calls(self._store.interrupt, self._stop, self._stop_timeout, self._notify)
         supervision = asyncio.create_task(self._supervise(calls))
-        watching = asyncio.create_task(calls.watch(lambda waited_s: self._notify(Stalled(waited_s))))
+        watching = asyncio.create_task(calls.watch())
         try:
             await self._stop.wait_for_end(supervision)
         finally:
             watching.cancel()
             calls.close()
-            self._progress.end()
+            self._progress.end(failure_of(supervision))
         if not supervision.cancelled():
             supervision.result()
 
@@ -131,7 +125,7 @@ class Consumer:
             seq: the event's number.
 
         Raises:
-            ConsumerError: the consumer ended before.
+            ConsumerError: the consumer has ended without it. Where that was an error, it is the cause of this one.
         """
         await self._progress.wait_for(seq)
 
@@ -159,13 +153,14 @@ class Consumer:
                     return self._notify(ending)
                 failure: Exception = EOFError(f"{ending.address} {ending.reason}")
             except IdleError as error:
-                self._notify(Disconnected(str(self._endpoint), str(error)))
+                self._notify(Disconnected(str(self._endpoint), f"was silent for {error.silent_s:g} s"))
                 delays = backoff()
                 continue
             except Exception as error:  # noqa: BLE001 - what is final is raised again below
                 failure = error
             final = failures.final(failure)
             if final is not None:
+                self._notify(Failed(final))
                 raise final
             wait_s = next(delays)
             if self._progress.commits != commits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from consumer.core.errors import ConsumerError
+from consumer.core.words import one_line
 
 
 class Progress:
@@ -19,6 +20,7 @@ class Progress:
         self.last: int | None = None
         self.commits = 0
         self._has_ended = False
+        self._error: BaseException | None = None
         self._waiting: set[tuple[int, asyncio.Future[None]]] = set()
 
     def note(self, last: int) -> None:
@@ -28,23 +30,24 @@ class Progress:
             if seq <= last and not future.done():
                 future.set_result(None)
 
-    def end(self) -> None:
-        """Nothing more comes: those who still wait get an error."""
+    def end(self, error: BaseException | None = None) -> None:
+        """Say that nothing more comes, and which error has ended it; those who still wait get an error."""
         self._has_ended = True
+        self._error = error
         for seq, future in self._waiting:
             if not future.done():
-                future.set_exception(_never_came(seq))
+                future.set_exception(self._never_came(seq))
 
     async def wait_for(self, seq: int) -> None:
         """Wait until an event is committed.
 
         Raises:
-            ConsumerError: the consumer ended before.
+            ConsumerError: the consumer has ended without it.
         """
         if self.last is not None and self.last >= seq:
             return
         if self._has_ended:
-            raise _never_came(seq)
+            raise self._never_came(seq)
         waiting = (seq, asyncio.get_running_loop().create_future())
         self._waiting.add(waiting)
         try:
@@ -52,6 +55,8 @@ class Progress:
         finally:
             self._waiting.discard(waiting)
 
-
-def _never_came(seq: int) -> ConsumerError:
-    return ConsumerError(f"the consumer ended before event {seq}")
+    def _never_came(self, seq: int) -> ConsumerError:
+        why = "" if self._error is None else f": {one_line(self._error) or type(self._error).__name__}"
+        never_came = ConsumerError(f"the consumer ended before event {seq}{why}")
+        never_came.__cause__ = self._error
+        return never_came

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from consumer.core.errors import ConnectFailed, Gap, ResyncRequired
 from consumer.core.events import Events
 from consumer.core.outcome import Outcome
-from consumer.observe.observations import Committed, Connected, Observation, logger
+from consumer.observe.observations import Committed, Connected, FailedAtStop, Observation
 from consumer.runtime.calls import Calls
 from consumer.runtime.inbox import Inbox
 from consumer.runtime.progress import Progress
@@ -96,7 +96,7 @@ class Sessions:
         def acknowledge(outcome: Outcome) -> None:
             connection.acknowledge(events[: outcome.acked].seqs)
             if outcome.error is not None and self._stop.asked.is_set():  # nobody raises it any more
-                logger.warning("what was under way at the stop failed: %s", outcome.error)
+                self._notify(FailedAtStop(outcome.error))
             if outcome.new:
                 self._progress.commits += 1
                 self._failures.progressed()

@@ -44,8 +44,7 @@ class Stop:
                 cancellation = error
                 self.forced.set()
                 self._cancel()
-        if not task.cancelled():
-            task.exception()  # asked for, so that asyncio does not log it as one that nobody has looked at
+        failure_of(task)
         if cancellation is not None:
             raise cancellation
 
@@ -59,5 +58,9 @@ async def cancel(task: asyncio.Task[Any]) -> None:
     """Cancel a task, and wait until it has ended; what it ended with is left in it."""
     task.cancel()
     await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()  # asked for, so that asyncio does not log it as one that nobody has looked at
+    failure_of(task)
+
+
+def failure_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """Give what a task has failed with, if it has. Once asked for, asyncio does not log it as one that nobody saw."""
+    return task.exception() if task.done() and not task.cancelled() else None

@@ -12,19 +12,25 @@ from collections.abc import Iterator
 from consumer.core.errors import GaveUp
 from consumer.store.retry import TRIES, Patience, patience
 
-WAIT_INITIAL_S, WAIT_MAX_S = 0.1, 30.0
-"""The first wait and the longest."""
+WAIT_MIN_S, WAIT_MAX_S = 0.1, 30.0
+"""The shortest wait and the longest. A publisher that starts again is back soon after; one that is gone is not asked in
+a tight circle."""
 
-WAIT_MIN_SHARE = 0.5
-"""The least of a wait that chance leaves, so that many consumers that failed together do not come back together."""
+WAIT_INITIAL_S = 1.0
+"""The longest that the first wait may be. It is chosen by chance, as the later ones are, so that a thousand consumers
+that have lost their publisher together do not come back together."""
+
+chance = random.SystemRandom().uniform
+"""What chooses a wait between two bounds. It is not the generator that a whole program shares: whoever seeds that one
+would have all consumers wait alike, and test frameworks do. Nor has it a state, which a fork would copy."""
 
 
 def backoff() -> Iterator[float]:
-    """Give the waits between tries, in seconds, without end: twice as long each time, up to a limit, less by chance."""
-    wait_s = WAIT_INITIAL_S
+    """Give the waits between tries, in seconds, without end: up to twice as long each time."""
+    limit_s = min(WAIT_INITIAL_S, WAIT_MAX_S)
     while True:
-        yield wait_s * random.uniform(WAIT_MIN_SHARE, 1.0)  # noqa: S311 - no secret hangs on it
-        wait_s = min(2 * wait_s, WAIT_MAX_S)
+        yield chance(min(WAIT_MIN_S, limit_s), limit_s)
+        limit_s = min(2 * limit_s, WAIT_MAX_S)
 
 
 class Failures:

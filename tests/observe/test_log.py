@@ -1,25 +1,22 @@
-"""Hooks that get one frozen object, and the sink that writes log lines."""
+"""The sink that writes log lines: what each says, and the facts that come with it."""
 
-import asyncio
-import dataclasses
 import logging
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from consumer import Consumer, Store, migrate
-from consumer.observe import log as log_module
+from consumer.core.errors import Conflict, HandlerFailed
+from consumer.observe import log
 from consumer.observe.log import LogSink
-from consumer.observe.observations import Committed, Connected, Disconnected, Retrying, Stalled, notify
-from consumer.testing import AwaitAck, Finish, ScriptedPublisher, Serve
-
-ALL = [
-    Connected("tcp://h:1", 4),
-    Committed(2, 3, 9, 100, 0.5),
-    Disconnected("tcp://h:1", "silent"),
-    Retrying(ValueError("no"), 1.0),
-    Stalled(30.0),
-]
+from consumer.observe.observations import (
+    Committed,
+    Connected,
+    Disconnected,
+    Failed,
+    FailedAtStop,
+    Retrying,
+    Stalled,
+)
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
@@ -33,95 +30,127 @@ def clock(monkeypatch):
     class Clock:
         now = 1000.0
 
-    monkeypatch.setattr(log_module.time, "monotonic", lambda: Clock.now)
+    monkeypatch.setattr(log.time, "monotonic", lambda: Clock.now)
     return Clock
 
 
-@pytest.mark.parametrize("observation", ALL, ids=lambda observation: type(observation).__name__)
-def test_an_observation_cannot_be_changed(observation) -> None:
-    field = dataclasses.fields(observation)[0].name
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(observation, field, None)
+def handler_failed() -> HandlerFailed:
+    """As the store makes one."""
+
+    def ring_up(price: object) -> None:
+        raise LookupError(f"no such\nslot: {price}")
+
+    try:
+        ring_up(7)
+    except LookupError as error:
+        failed = HandlerFailed(5, "LookupError: no such slot: 7")
+        failed.__cause__ = error
+    return failed
 
 
-def test_every_observer_is_told_and_none_disturbs_the_others(caplog) -> None:
-    told: list[object] = []
-
-    def fails(observation: object) -> None:
-        raise ValueError("an observer's own")
-
-    notify((told.append, fails, told.append), ALL[0])
-    assert told == [ALL[0], ALL[0]]
-    assert lines(caplog) == [("ERROR", "an observer failed")]
-    assert "an observer's own" in caplog.text
-
-
-def test_connections_and_failures_are_written_in_one_line_each(caplog, clock) -> None:
+def test_connections_and_failures_are_written_in_one_line_each(caplog) -> None:
     caplog.set_level(logging.INFO)
     sink = LogSink()
     sink(Connected("tcp://h:1", -1))
     sink(Disconnected("tcp://h:1", "was silent for 30 s"))
+    sink(Disconnected("tcp://h:1", "closed without a word", is_doubtful=True))
     sink(Retrying(ConnectionResetError("gone\n  away"), 2.345))
     sink(Retrying(OperationalError("SELECT 1", {}, Exception("no\nserver")), 0.0))
+    sink(Retrying(OperationalError("SELECT 1", {}, TimeoutError()), 0.0))
     sink(Retrying(EOFError(), 0.0))
+    sink(FailedAtStop(ConnectionResetError("gone\n  away")))
     sink(Stalled(60.0))
     assert lines(caplog) == [
         ("INFO", "connected to tcp://h:1, resuming after -1"),
-        ("INFO", "tcp://h:1: was silent for 30 s"),
+        ("INFO", "tcp://h:1 was silent for 30 s"),
+        ("WARNING", "tcp://h:1 closed without a word"),
         ("WARNING", "gone away; trying again in 2.3 s"),
-        ("WARNING", "no server; trying again in 0.0 s"),
+        ("WARNING", "the database: no server; trying again in 0.0 s"),
+        ("WARNING", "the database: TimeoutError; trying again in 0.0 s"),
         ("WARNING", "EOFError; trying again in 0.0 s"),
+        ("WARNING", "what was under way at the stop failed: gone away"),
         ("WARNING", "neither the database nor the handler has answered for 60 s"),
     ]
 
 
-def test_progress_is_written_now_and_then_with_the_rate_since(caplog, clock) -> None:
+def test_each_line_comes_with_the_name_of_what_has_happened_and_its_facts(caplog, clock) -> None:
     caplog.set_level(logging.INFO)
     sink = LogSink()
-    for seconds, new, last in [
+    sink(Connected("tcp://h:1", 4))
+    sink(Disconnected("tcp://h:1", "closed"))
+    sink(Retrying(EOFError("gone"), 2.345))
+    sink(FailedAtStop(EOFError()))
+    sink(Stalled(60.0))
+    sink(Failed(handler_failed()))
+    sink(Committed(0, 1, 9, 12, 20.0))
+    assert [(record.event, record.fields) for record in caplog.records] == [
+        ("connected", {"address": "tcp://h:1", "last": 4}),
+        ("disconnected", {"address": "tcp://h:1", "reason": "closed"}),
+        ("retrying", {"error": "EOFError", "reason": "gone", "wait_s": 2.345}),
+        ("failed_at_stop", {"error": "EOFError", "reason": "EOFError"}),
+        ("stalled", {"seconds": 60.0}),
+        ("handler_failed", {"seq": 5, "reason": "LookupError: no such slot: 7"}),
+        ("progress", {"last": 9, "total": 12, "events_per_s": 0.1}),
+    ]
+
+
+def test_the_handlers_own_traceback_is_in_the_log(caplog) -> None:
+    LogSink()(Failed(handler_failed()))
+    assert "the handler failed at event 5" in caplog.text
+    assert "in ring_up" in caplog.text
+    assert "HandlerFailed" not in caplog.text  # where we have raised it helps nobody
+
+
+def test_another_error_that_ends_the_consumer_is_reported_by_whoever_runs_it(caplog) -> None:
+    LogSink()(Failed(Conflict(1, 2, 3)))
+    assert lines(caplog) == []
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_what_is_tried_again_has_a_traceback_for_those_who_debug(caplog, level) -> None:
+    caplog.set_level(level)
+    LogSink()(Retrying(handler_failed(), 1.0))
+    assert ("in ring_up" in caplog.text) == (level == logging.DEBUG)
+
+
+def test_progress_is_written_now_and_then_with_the_rate_over_the_time_that_has_passed(caplog, clock) -> None:
+    caplog.set_level(logging.INFO)
+    sink = LogSink()
+    clock.now += 1000  # until there was something to consume
+    for seconds, acked, last in [
         (4, 100, 99),
-        (5.9, 100, 199),
+        (9.9, 100, 199),
         (0.1, 300, 499),
         (9, 10, 509),
         (1, 10, 519),
-        (20, 0, 519),
+        (20, 1, 520),
     ]:
         clock.now += seconds
-        sink(Committed(new, new, last, 0, 0.1))
+        sink(Committed(0, acked, last, 0, 0.0))
     assert lines(caplog) == [
         ("INFO", "at event 499, 50 events/s"),
         ("INFO", "at event 519, 2 events/s"),
-        ("INFO", "at event 519, 0 events/s"),
+        ("INFO", "at event 520, 0 events/s"),
     ]
 
 
-def test_the_sink_writes_where_it_is_told(caplog, clock) -> None:
+def test_the_time_of_the_first_commit_counts(caplog, clock) -> None:
+    caplog.set_level(logging.INFO)
+    sink = LogSink()
+    clock.now += 1000
+    sink(Committed(200, 200, 199, 0, 10.0))
+    assert lines(caplog) == [("INFO", "at event 199, 20 events/s")]
+
+
+def test_of_two_consumers_of_one_store_both_are_at_work(caplog, clock) -> None:
+    """What the other one has committed is acknowledged by this one as well."""
+    caplog.set_level(logging.INFO)
+    LogSink()(Committed(0, 200, 199, 0, 10.0))
+    assert lines(caplog) == [("INFO", "at event 199, 20 events/s")]
+
+
+def test_the_sink_writes_where_it_is_told(caplog) -> None:
     logger = logging.getLogger("of.its.own")
     caplog.set_level(logging.INFO, logger=logger.name)
-    LogSink(logger)(ALL[0])
+    LogSink(logger)(Connected("tcp://h:1", 4))
     assert [record.name for record in caplog.records] == ["of.its.own"]
-
-
-def test_every_line_carries_what_was_observed_for_whoever_writes_fields(caplog) -> None:
-    caplog.set_level(logging.INFO, "consumer")
-    sink = LogSink()
-    for observation in ALL:
-        sink(observation)
-    written = [(record.event, record.fields) for record in caplog.records]
-    assert written == [
-        ("connected", {"address": "tcp://h:1", "last": 4}),
-        ("disconnected", {"address": "tcp://h:1", "reason": "silent", "is_doubtful": False}),
-        ("retrying", {"error": "no", "wait_s": 1.0}),
-        ("stalled", {"seconds": 30.0}),
-    ]
-
-
-async def test_a_consumer_that_is_given_no_observers_writes_log_lines(tmp_path, caplog, patience_s) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}"
-    migrate.upgrade(url)
-    caplog.set_level(logging.INFO, "consumer")
-    async with ScriptedPublisher([Serve([(0, 1)]), AwaitAck(0), Finish()]) as publisher:
-        with Store(url) as store:
-            async with asyncio.timeout(patience_s):
-                await Consumer(publisher.url, store, once=True).run()
-    assert any("resuming after -1" in record.message for record in caplog.records)

@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backoff that takes no time to speak of."""
     monkeypatch.setattr(supervision, "WAIT_INITIAL_S", 0.001)
     monkeypatch.setattr(supervision, "WAIT_MAX_S", 0.01)
-    monkeypatch.setattr(supervision, "WAIT_MIN_SHARE", 1.0)
+    monkeypatch.setattr(supervision, "chance", max)
 
 
 @pytest.fixture

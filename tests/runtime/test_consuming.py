@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from types import NoneType
 
 import pytest
 
-from consumer.core.errors import ConsumerError
+from consumer.core.errors import ConsumerError, CursorAhead
 from consumer.observe.observations import Committed, Connected
 from consumer.runtime.consumer import Consumer
 from consumer.runtime.inbox import Inbox
@@ -208,9 +209,10 @@ async def test_it_says_the_cursor_of_the_database_at_each_connection(store, stor
     assert [connected.last for connected in running.watch.of(Connected)] == [-1, 3]
 
 
-async def test_an_observer_that_fails_disturbs_nobody(sqlite_store, serve, caplog):
+@pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
+async def test_an_observer_that_fails_disturbs_nobody(sqlite_store, serve, caplog, error):
     def broken(observation) -> None:
-        raise RuntimeError("an observer's own")
+        raise error("an observer's own")
 
     async with serve(serving(history(3), close=True)) as publisher:
         await Consumer(publisher.url, sqlite_store, once=True, observers=[broken]).run()
@@ -276,8 +278,19 @@ async def test_whoever_waits_for_an_event_learns_that_the_consumer_ended(sqlite_
         await asyncio.wait({running.task})
         with pytest.raises(ConsumerError, match="event 7"):
             await waiting
-        with pytest.raises(ConsumerError, match="event 8"):
+        with pytest.raises(ConsumerError, match="event 8") as raised:
             await running.consumer.wait_for(8)
+        assert isinstance(raised.value.__cause__, CursorAhead if how == "failed" else NoneType)
+        assert ("the cursor is at" in str(raised.value)) == (how == "failed")
+
+
+async def test_an_event_that_was_committed_can_be_waited_for_after_the_end(sqlite_store, serve, run):
+    async with (
+        serve(serving(history(2), close=True)) as publisher,
+        run(publisher.url, sqlite_store, once=True) as running,
+    ):
+        await running.end()
+        await running.consumer.wait_for(1)
 
 
 async def test_waiting_can_be_cancelled(sqlite_store, serve, run):

@@ -18,7 +18,7 @@ from consumer.store.transaction import Store
 from consumer.testing.script.conversation import Session
 
 from .databases import check_store, execute, read_last
-from .scripted import history, lines, serving, silence
+from .scripted import history, lines, playing, serving, silence
 
 ENDLESS = {
     "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n",
@@ -481,6 +481,40 @@ async def test_a_run_that_is_cancelled_again_and_again_waits_for_its_worker_all_
     assert acks in ([], [0, 1, 2])
     assert read_last(store_url) in {-1, 2}
     assert len(acks) <= read_last(store_url) + 1
+
+
+def test_a_loop_that_ends_interrupts_the_database_and_waits_for_it(store, store_url, patience_s):
+    """`asyncio.run` cancels each task of a loop when its main one has ended, those of the consumer among them."""
+    handler = EndlessStatement()
+    tasks = []
+
+    async def main() -> None:
+        async with asyncio.timeout(patience_s), playing(serving(history(3))) as publisher:
+            tasks.append(asyncio.create_task(Consumer(publisher.url, store, handler).run()))
+            await entered(handler)
+
+    asyncio.run(main())
+    assert handler.ended
+    assert tasks[0].cancelled()
+    check_store(store_url, [])
+
+
+def test_a_loop_that_ends_after_a_stop_waits_for_the_commit_no_longer(store, store_url, patience_s):
+    handler = EndlessStatement()
+    tasks = []
+
+    async def main() -> None:
+        async with asyncio.timeout(patience_s), playing(serving(history(3))) as publisher:
+            consumer = Consumer(publisher.url, store, handler, stop_timeout=1_000.0)
+            tasks.append(asyncio.create_task(consumer.run()))
+            await entered(handler)
+            consumer.stop()
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert handler.ended
+    assert tasks[0].done()
+    check_store(store_url, [])
 
 
 async def test_a_cancellation_while_a_stop_is_in_progress_interrupts(store, store_url, serve, run):

@@ -265,7 +265,6 @@ async def test_the_backoff_grows_up_to_its_maximum_and_starts_anew_after_progres
 ):
     monkeypatch.setattr(supervision, "WAIT_INITIAL_S", 0.001)
     monkeypatch.setattr(supervision, "WAIT_MAX_S", 0.004)
-    monkeypatch.setattr(supervision, "WAIT_MIN_SHARE", 1.0)
 
     async def close(session: Session) -> None:
         session.close()

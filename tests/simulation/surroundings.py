@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy.exc import OperationalError
 
 from consumer.core import points
-from consumer.runtime import calls
+from consumer.runtime import calls, supervision
 from consumer.sources.tcp import connection
 from consumer.store import transaction
 from consumer.store.transaction import Store
@@ -65,6 +65,7 @@ def simulated(disk: Disk, running: Callable[[], Process], reach: Callable[..., N
     replace(calls, "STALL_S", math.inf)  # a timer that is always there would hide a deadlock
     replace(os, "fsync", disk.fsync)
     replace(transaction, "HANDLER_WAIT_S", 0.0)
+    replace(supervision, "chance", max)
     replace(connection, "UNSENT_BYTES_MAX", UNSENT_BYTES_MAX)
     replace(connection, "CHUNK_BYTES", CHUNK_BYTES)
     replace(logging.getLogger("consumer"), "disabled", True)

@@ -27,7 +27,7 @@ from consumer.core.errors import (
 from consumer.core.events import Events
 from consumer.core.keepalive import OURS
 from consumer.core.points import Point
-from consumer.core.words import one_line
+from consumer.core.words import one_line, why
 from consumer.sources.tcp import tls
 from consumer.sources.tcp.address import Address
 from consumer.sources.tcp.streams import close_after_error, close_writer, keep_alive
@@ -48,7 +48,15 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class IdleError(TimeoutError):
-    """The publisher was silent for a whole timeout. It may be gone, or have nothing to say: it is asked anew."""
+    """The publisher was silent for a whole timeout. It may be gone, or have nothing to say: it is asked anew.
+
+    Attributes:
+        silent_s: for how long, in seconds.
+    """
+
+    def __init__(self, address: Address, silent_s: float) -> None:
+        super().__init__(f"{address} was silent for {silent_s:g} s")
+        self.silent_s = silent_s
 
 
 class PublisherConnection:
@@ -172,8 +180,6 @@ class PublisherConnection:
                 await self._writer.drain()
         except TimeoutError as error:
             raise TimeoutError(f"{self._address} took no acknowledgements for {self._timeout:g} s") from error
-        except ConnectionError:
-            raise
         except OSError as error:
             raise self._breakage(error) from error
 
@@ -204,20 +210,20 @@ class PublisherConnection:
             except ConnectionError as error:
                 if self._address.uses_tls and not self._has_begun:
                     raise self._early_end() from error
-                raise
+                raise self._breakage(error) from error
             except OSError as error:  # TimeoutError is one
                 if not limit.expired():
                     raise self._breakage(error) from error
                 # A publisher that has just been acknowledged has a whole timeout from then on.
                 wait_s = self._acknowledged_at + self._timeout - asyncio.get_running_loop().time()
                 if wait_s <= 0:
-                    raise IdleError(f"{self._address} was silent for {self._timeout:g} s") from error
+                    raise IdleError(self._address, self._timeout) from error
 
     def _breakage(self, error: OSError) -> Exception:
-        """What an error of TLS or the system, which is no ConnectionError to Python, says about a connection."""
+        """What an error of TLS or the system says about a connection: which one it was, and that it is broken."""
         if tls.is_refusal(error):
             return _refusal(self._address, error)
-        return ConnectionResetError(f"{self._address} is gone: {error}")
+        return ConnectionResetError(f"{self._address} is gone: {why(error)}")
 
     def _check_end(self) -> None:
         if self._rest:
@@ -229,9 +235,7 @@ class PublisherConnection:
 
     def _early_end(self) -> ConnectFailed:
         """What the end of a TLS connection before its first frame means, where the publisher did not close it."""
-        return ConnectFailed(
-            f"{self._address} broke off before its first frame; it may want a client certificate: see --tls-cert"
-        )
+        return ConnectFailed(f"{self._address} broke off before its first frame; it may want a client certificate")
 
     def _meaning(self, frame: Control | MalformedFrame) -> Exception:
         """What a frame that is no event says about this consumer."""
@@ -269,6 +273,7 @@ def _connect_failure(address: Address, error: BaseException, timeout: float) -> 
 def _refusal(address: Address, error: BaseException) -> TLSRefused:
     if isinstance(error, ssl.SSLCertVerificationError):
         return TLSRefused(
-            f"the certificate of {address} is not accepted: {error.verify_message}; see --tls-ca and --tls-name"
+            f"the certificate of {address} is not accepted: {error.verify_message}; "
+            "trust its authority, or give the name that it carries"
         )
-    return TLSRefused(f"{address} does not accept our certificate: {error}; see --tls-cert and --tls-key")
+    return TLSRefused(f"{address} does not accept our certificate: {error}; give one that it trusts, with its key")

@@ -38,7 +38,7 @@ PASSING = (
 LINE = re.compile(
     r"[-0-9]+ [:,0-9]+ (?:"
     r"INFO connected to tcp://\S+, resuming after -?\d+"
-    r"|INFO tcp://\S+: tcp://\S+ was silent for [0-9.]+ s"
+    r"|INFO tcp://\S+ was silent for [0-9.]+ s"
     r"|INFO at event \d+, \d+ events/s"
     r"|INFO ended at event -?\d+"
     r"|WARNING (?P<reason>.*); trying again in [0-9.]+ s)"
