@@ -6,8 +6,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,20 +43,33 @@ def _ctrl_c_is_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+Start = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
+
+
+@pytest.fixture
+def started(patience_s: float) -> Start:
+    return partial(_started, patience_s)
+
+
 @contextmanager
-def started(folder: Path, *arguments: str, launcher: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+def _started(
+    patience_s: float, folder: Path, *arguments: str, launcher: tuple[str, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """The command as a process, with the modules of a folder in front of all others."""
     with subprocess.Popen(
         [*launcher, sys.executable, "-m", "consumer", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        guard = threading.Timer(patience_s, process.kill)
+        guard.start()
         try:
             yield process
         finally:
+            guard.cancel()
             process.kill()
 
 
@@ -75,7 +90,9 @@ def check_end(process: subprocess.Popen[str], code: int, patience_s: float) -> N
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("module", ["typer", "sqlalchemy", "slow"], ids=["the library", "the database", "the handler"])
-def test_run_is_stopped_while_it_loads(tmp_path: Path, module: str, number: signal.Signals, patience_s: float):
+def test_run_is_stopped_while_it_loads(
+    started: Start, tmp_path: Path, module: str, number: signal.Signals, patience_s: float
+):
     (tmp_path / f"{module}.py").write_text(SLOW)
     with started(tmp_path, *RUN) as process:
         wait_for_words(process, "waiting")
@@ -85,7 +102,7 @@ def test_run_is_stopped_while_it_loads(tmp_path: Path, module: str, number: sign
 
 @pytest.mark.parametrize("arguments", [("serve", "journal"), ("journal", "append", "journal")], ids=["serve", "append"])
 def test_what_goes_on_until_it_is_stopped_has_ended_well_when_it_is(
-    tmp_path: Path, arguments: tuple[str, ...], patience_s: float
+    started: Start, tmp_path: Path, arguments: tuple[str, ...], patience_s: float
 ):
     (tmp_path / "typer.py").write_text(SLOW)
     with started(tmp_path, *arguments) as process:
@@ -97,7 +114,7 @@ def test_what_goes_on_until_it_is_stopped_has_ended_well_when_it_is(
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize("command", ["upgrade", "status", "demo"])
 def test_what_has_something_to_do_and_was_broken_off_says_so(
-    tmp_path: Path, command: str, number: signal.Signals, code: int, patience_s: float
+    started: Start, tmp_path: Path, command: str, number: signal.Signals, code: int, patience_s: float
 ):
     (tmp_path / "typer.py").write_text(SLOW)
     with started(tmp_path, command) as process:
@@ -110,7 +127,7 @@ def test_what_has_something_to_do_and_was_broken_off_says_so(
     ("command", "code"), [(("run", "tcp://127.0.0.1:9"), 0), (("upgrade",), 143), (("status",), 143)]
 )
 def test_the_wait_for_a_locked_file_is_said_and_a_signal_ends_it(
-    tmp_path: Path, command: tuple[str, ...], code: int, patience_s: float
+    started: Start, tmp_path: Path, command: tuple[str, ...], code: int, patience_s: float
 ):
     migrate.upgrade(f"sqlite:///{tmp_path / 'store.db'}")
     with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
@@ -125,7 +142,7 @@ def test_the_wait_for_a_locked_file_is_said_and_a_signal_ends_it(
 
 @pytest.mark.skipif(not HAS_NAMESPACES, reason="no process can be made number 1 of a namespace here (unshare --pid)")
 @pytest.mark.parametrize("module", ["typer", "slow"], ids=["the library", "the handler"])
-def test_as_process_1_of_a_container_it_is_stopped_too(tmp_path: Path, module: str, patience_s: float):
+def test_as_process_1_of_a_container_it_is_stopped_too(started: Start, tmp_path: Path, module: str, patience_s: float):
     (tmp_path / f"{module}.py").write_text(SLOW)
     with started(tmp_path, *RUN, launcher=("unshare", "--pid", "--fork")) as outside:
         wait_for_words(outside, "waiting")
@@ -134,7 +151,7 @@ def test_as_process_1_of_a_container_it_is_stopped_too(tmp_path: Path, module: s
         check_end(outside, 0, patience_s)
 
 
-def test_a_signal_that_the_caller_has_ignored_stays_ignored(tmp_path: Path, patience_s: float):
+def test_a_signal_that_the_caller_has_ignored_stays_ignored(started: Start, tmp_path: Path, patience_s: float):
     (tmp_path / "typer.py").write_text(SLOW)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as `&` in a script has it; the fixture puts it back
     with started(tmp_path, "upgrade") as process:

@@ -1,6 +1,6 @@
 """All breakages, by what they are about. An entry is: what goes wrong, where, what stands there, what would, its test."""
 
-from tests.mutants.breakages import contract, kit, publisher, supervision, transaction, wire
+from tests.mutants.breakages import command, contract, kit, publisher, supervision, transaction, wire
 
 BREAKAGES = (
     *transaction.BREAKAGES,
@@ -9,4 +9,5 @@ BREAKAGES = (
     *contract.BREAKAGES,
     *publisher.BREAKAGES,
     *kit.BREAKAGES,
+    *command.BREAKAGES,
 )

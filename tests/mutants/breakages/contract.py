@@ -148,6 +148,6 @@ BREAKAGES = (
         "_is_at_head",
         "connection.execute(Statements(tables).read_state).first() is None",
         "connection is None",
-        "tests/e2e/test_command.py::test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew",
+        "tests/cli/test_command.py::test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew",
     ),
 )
