@@ -209,8 +209,8 @@ BREAKAGES = (
     Breakage(
         "what a stop has let commit is not acknowledged",
         "Calls.change",
-        "if call.error is not None:\n    logger.warning('what was under way at the stop failed: %s', call.error)\nelse:\n    use(call.result())",
-        "if call.error is not None:\n    logger.warning('what was under way at the stop failed: %s', call.error)",
+        "if call.error is not None:\n    self._notify(FailedAtStop(call.error))\nelse:\n    use(call.result())",
+        "if call.error is not None:\n    self._notify(FailedAtStop(call.error))",
         f"{STOPPING}::test_a_stop_lets_the_commit_in_flight_end_and_acknowledges_it",
     ),
     Breakage(
