@@ -40,7 +40,7 @@ def append_input(journal: str, *, number: bool) -> str:
     with Appender(journal) as appender:
         if appender.cut is not None:
             tell(f"repaired {journal}: {appender.cut}")
-            if number and appender.cut.kept is not None:
+            if number and appender.cut.lines:
                 reason = "nothing was appended, since other events would get the numbers that were cut off; look first"
                 raise JournalUnusable(journal, f"{reason}, then call this again")
         before = appender.extent.events

@@ -2,6 +2,10 @@
 
 import errno
 import os
+import resource
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -91,10 +95,12 @@ def test_a_second_writer_is_refused_and_a_reader_is_not(path: Path) -> None:
     Appender(path, lock_wait_s=0).close()
 
 
-def test_a_writer_that_is_just_ending_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_just_ending_is_waited_for(path: Path, patience_s: float) -> None:
     first = Appender(path)
-    monkeypatch.setattr("consumer.publisher.journal.append.time.sleep", lambda _: first.close())
-    Appender(path).close()
+    ending = threading.Timer(0.05, first.close)
+    ending.start()
+    Appender(path, lock_wait_s=patience_s).close()
+    ending.join(patience_s)
 
 
 def test_another_program_that_writes_without_the_lock_is_noticed(path: Path) -> None:
@@ -123,24 +129,23 @@ def test_a_file_that_is_no_longer_the_journal_is_not_appended_to(path: Path, tmp
 # A disk that fails.
 
 
-def test_a_full_disk_takes_back_nothing_that_may_have_been_sent(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """No file may become larger: the system takes of a write what fits, and then refuses."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_takes_back_nothing_that_may_have_been_sent(path: Path) -> None:
     """Half of an append is in the file when the disk is full: whole lines of it may be with consumers already."""
-    real_write = os.write
-    room = [30]
-
-    def write(descriptor: int, data: memoryview) -> int:
-        if not room[0]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        written = real_write(descriptor, data[: room[0]])
-        room[0] -= written
-        return written
-
     with Appender(path) as appender:
         appender.append(events(0, 1))
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "write", write)
-            with pytest.raises(JournalUnusable, match="No space left"):
-                appender.append(events(1, 5))
+        with room_for(len(lines(0, 3)) + 4), pytest.raises(JournalUnusable, match="an append failed: File too large"):
+            appender.append(events(1, 5))
         assert appender.head == 0  # what is known to be on disk
     shown = JournalReader(path)
     with Appender(path) as appender:

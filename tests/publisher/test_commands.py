@@ -302,11 +302,14 @@ def test_numbers_of_lines_that_were_cut_off_are_not_given_anew_before_somebody_h
     assert repaired.startswith(f"repaired {path}: cut ")
     assert "nothing was appended" in refused
     assert path.read_bytes() == lines(0, 3)
-    assert append(path, b"7\n", "--number").returncode == 0  # he has
+    assert append(path, b"7\n", "--number").returncode == 0  # they have looked
     assert path.read_bytes() == lines(0, 3) + b"EVENT 3 7\n"
     path.write_bytes(damaged)
     assert append(path, lines(3, 6)).returncode == 0
     assert path.read_bytes() == lines(0, 9)
+    path.write_bytes(lines(0, 3) + b"EVENT 3")  # no event can be in that
+    assert append(path, b"7\n", "--number").returncode == 0
+    assert path.read_bytes() == lines(0, 3) + b"EVENT 3 7\n"
 
 
 def test_a_bad_line_is_named_by_its_number_and_nothing_after_it_is_written(path: Path) -> None:

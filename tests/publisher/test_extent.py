@@ -13,6 +13,7 @@ from consumer.publisher.journal.extent import (
     TAIL_BYTES,
     Damage,
     Extent,
+    NoJournal,
     answer,
     cut_slice,
     extend,
@@ -151,16 +152,16 @@ def test_damage_further_back_than_one_append_is_not_a_case_for_cutting() -> None
 
 
 @pytest.mark.parametrize(
-    "other", [b"hello\n", b"EVENT LOG of 2024\nEVENT 0 1\n", b"#!/bin/sh", b"\n", b"\0\0\0\0x" * 9]
+    "other", [b"hello\n", b"EVENT LOG of 2024\nEVENT 0 1\n", b"#!/bin/sh", b"\n", b"\0\0\0\0x" * 9, b"\0", b"EVENT 0x"]
 )
 @pytest.mark.parametrize("size", [1, 200_000])
 def test_a_file_that_never_was_a_journal_is_refused(other: bytes, size: int) -> None:
-    with pytest.raises(Damage):
+    with pytest.raises(NoJournal):
         survey(reader(other * size), len(other * size))
 
 
-@pytest.mark.parametrize("blank", [b"", b"\0" * 4096, b"\0" * 4096 + lines(5, 9), b"EVENT", b"EVENT 0 1", b"SNAPSH"])
-def test_a_file_whose_first_append_was_damaged_is_an_empty_journal(blank: bytes) -> None:
+@pytest.mark.parametrize("blank", [b"", *(lines(9, 1)[:size] for size in range(1, 12)), b"SNAPSH", b"SNAPSHOT -1 -"])
+def test_a_file_whose_first_line_is_torn_is_an_empty_journal(blank: bytes) -> None:
     assert survey(reader(blank), len(blank))[0] == EMPTY
 
 

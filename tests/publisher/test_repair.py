@@ -1,4 +1,4 @@
-"""What opening for append makes of a damaged end: nothing that was reported or sent is gone, no whole line is destroyed."""
+"""What opening for append makes of a damaged end: nothing that was reported or sent is gone, and no byte is destroyed."""
 
 # ruff: noqa: ASYNC240 - files are small here
 
@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from consumer.core import disk
 from consumer.core.errors import JournalUnusable
 from consumer.publisher import Appender
-from consumer.publisher.journal import files, repair
+from consumer.publisher.journal import files
 from consumer.publisher.journal.extent import APPEND_BYTES_MAX
 from consumer.publisher.journal.reader import JournalReader
+from consumer.publisher.journal.repair import KEPT_MAX
 
 from .helpers import events, lines
 
@@ -84,21 +85,31 @@ def test_after_a_power_cut_what_was_reported_or_sent_is_there_and_the_rest_is_co
         assert (appender.cut is None) == (gone == b"")
         if appender.cut is not None:
             assert (appender.cut.offset, appender.cut.size) == (may_be_sent.end, len(gone))
-            assert (appender.cut.kept is None) == (b"\n" not in gone)
-        assert [file.read_bytes() for file in aside(path)] == [gone] * (b"\n" in gone)
+            assert appender.cut.lines == gone.count(b"\n")
+        assert [file.read_bytes() for file in aside(path)] == [gone] * (gone != b"")
         appender.append(events(appender.head + 1, 2))
     assert shown.look().grew
     assert path.read_bytes() == lines(0, shown.extent.head + 1)
     shown.close()
 
 
-def test_the_first_append_of_all_may_be_lost_altogether(path: Path) -> None:
-    path.write_bytes(bytes(PAGE) + lines(0, 1000)[PAGE:])
+@pytest.mark.parametrize(
+    "torn",
+    [
+        *(b"EVENT 17 -3"[:size] for size in range(1, 12)),
+        b"EVENT 0",
+        b"EVENT 2147483647",
+        b"EVENT 0 0",
+        b"EVENT 0 -1000",
+        b"SNAPSHOT -",
+    ],
+)
+def test_the_beginning_of_a_first_line_is_kept_and_cut(path: Path, torn: bytes) -> None:
+    path.write_bytes(torn)
     with Appender(path) as appender:
         assert appender.head == -1
-        assert appender.cut is not None
-        assert appender.append(events(0, 1)) == 0
-    assert [file.read_bytes() for file in aside(path)] == [bytes(PAGE) + lines(0, 1000)[PAGE:]]
+        assert appender.append(events(5, 1)) == 5
+    assert [file.read_bytes() for file in aside(path)] == [torn]
 
 
 def test_damage_that_no_append_explains_is_not_cut(path: Path) -> None:
@@ -111,11 +122,42 @@ def test_damage_that_no_append_explains_is_not_cut(path: Path) -> None:
     assert not aside(path)
 
 
-def test_a_text_that_is_no_journal_is_left_alone(path: Path) -> None:
-    path.write_text("EVENT LOG of a birthday\n")
-    with pytest.raises(JournalUnusable, match="nothing was cut"):
+@pytest.mark.parametrize(
+    "other",
+    [
+        b"EVENT LOG of a birthday\n",
+        "EVENT of the year was…".encode(),  # without a newline it is no line yet, and still none of ours
+        b"EVENT 1 02",
+        b"EVENT 1 -0",
+        b"EVENT 2147483648",
+        b"EVENT -1",
+        b"SNAPSHOT -2",
+        bytes(20) + b"some text\n",
+        bytes(PAGE),  # a first append that was lost, or anything else
+        bytes(PAGE) + lines(0, 1000)[PAGE:],
+        b"\n" + lines(0, 3),
+        b"x" * 3 * APPEND_BYTES_MAX,
+    ],
+)
+def test_what_does_not_begin_as_a_journal_is_left_alone(path: Path, other: bytes) -> None:
+    path.write_bytes(other)
+    with pytest.raises(JournalUnusable, match=r"does not begin with a line of a journal.*it was left as it is"):
         Appender(path)
-    assert path.read_text() == "EVENT LOG of a birthday\n"
+    assert path.read_bytes() == other
+    assert not aside(path)
+
+
+def test_what_another_program_adds_meanwhile_is_not_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(TORN)
+
+    def add(_: str) -> None:
+        with path.open("ab") as file:
+            file.write(b"of another program\n")
+
+    monkeypatch.setattr(disk, "sync_folder", add)
+    with pytest.raises(JournalUnusable, match="another program writes without the lock"):
+        Appender(path)
+    assert path.read_bytes() == TORN + b"of another program\n"
 
 
 # What is kept aside.
@@ -141,13 +183,14 @@ def current_umask() -> int:
 
 
 @pytest.mark.parametrize("end", [b"EVENT 3", b"E", bytes(100), b"\xff" * 5000])
-def test_an_end_in_which_there_is_no_whole_line_is_cut_and_not_kept(path: Path, end: bytes) -> None:
+def test_an_end_in_which_there_is_no_whole_line_is_kept_too(path: Path, end: bytes) -> None:
     path.write_bytes(lines(0, 3) + end)
     with Appender(path) as appender:
         assert appender.cut is not None
-        assert (appender.cut.size, appender.cut.kept) == (len(end), None)
+        assert (appender.cut.size, appender.cut.lines) == (len(end), 0)
+        assert "look there" not in str(appender.cut)  # no event can be in it
     assert path.read_bytes() == lines(0, 3)
-    assert not aside(path)
+    assert [file.read_bytes() for file in aside(path)] == [end]
 
 
 def test_a_file_that_is_there_is_never_changed_and_the_same_content_is_kept_once(path: Path) -> None:
@@ -161,15 +204,17 @@ def test_a_file_that_is_there_is_never_changed_and_the_same_content_is_kept_once
     assert [file.read_bytes() for file in aside(path)] == [b"of another time\n", BAD, BAD + lines(4, 1)]
 
 
-def test_where_too_much_is_kept_already_nothing_is_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "KEPT_MAX", 2)
-    for name in ("", ".2"):
-        Path(f"{path}.cut-{len(lines(0, 3))}{name}").write_bytes(b"something else")
+def test_where_too_much_is_kept_already_nothing_is_cut(path: Path) -> None:
     path.write_bytes(TORN)
-    with pytest.raises(JournalUnusable, match="is there 2 times with other content: nothing was cut"):
+    for name in ("", *(f".{number}" for number in range(2, KEPT_MAX + 1))):
+        Path(f"{path}.cut-{len(lines(0, 3))}{name}").write_bytes(b"something else")
+    with pytest.raises(JournalUnusable, match=f"is there {KEPT_MAX} times with other content: nothing was cut"):
         Appender(path)
     assert path.read_bytes() == TORN
-    assert len(aside(path)) == 2
+    assert len(aside(path)) == KEPT_MAX
+    aside(path)[-1].unlink()
+    Appender(path).close()
+    assert path.read_bytes() == lines(0, 3)
 
 
 @pytest.mark.parametrize(("room", "place"), [(files, "write_all"), (disk, "sync_file"), (disk, "sync_folder")])
@@ -261,6 +306,7 @@ def test_opening_writes_the_end_once_more_before_it_syncs_it(path: Path, monkeyp
     monkeypatch.setattr(disk, "sync_file", sync)
     with Appender(path) as appender:
         assert appender.head == count - 1
+        assert done.pop(0) == "synced"  # the file aside
         assert done.pop() == "synced"
         assert path.read_bytes() == data
         assert done[0][0] == len(data) - APPEND_BYTES_MAX

@@ -1,6 +1,6 @@
 """The only one who writes a journal: appends whole events under a lock, and reports none before it is on disk.
 
-Opening repairs what a killed writer or a power cut left behind (`repair.py`). An append that fails half-way leaves the
+Opening repairs what a killed writer or a power cut has left (`repair.py`). An append that fails half-way leaves the
 file as it is, since a publisher may have sent its whole lines already; the next opening decides what is there.
 """
 
@@ -20,7 +20,7 @@ from consumer.core.errors import JournalUnusable
 from consumer.core.events import Event, check_event
 from consumer.core.words import why
 from consumer.publisher.journal import files
-from consumer.publisher.journal.extent import APPEND_BYTES_MAX, Damage, Extent, extend
+from consumer.publisher.journal.extent import APPEND_BYTES_MAX, Damage, Extent, NoJournal, extend
 from consumer.publisher.journal.repair import Cut, repair
 from consumer.sources.tcp.wire import encode_event
 
@@ -29,6 +29,11 @@ LOCK_WAIT_S = 2.0
 
 LOCK_RETRY_S = 0.02
 """How often it looks meanwhile; `flock` itself knows no bound."""
+
+NO_JOURNAL_ADVICE = (
+    "it was left as it is; give another name, or move it away if it is what a power cut has left of a first append"
+)
+"""What to do about a file that may be anything. One of zeros alone is of that kind too: they prove nothing."""
 
 
 class Appender:
@@ -40,7 +45,7 @@ class Appender:
 
     Raises:
         JournalUnusable: another writer has it, it is no journal, it is damaged beyond its last append, or the disk
-            fails.
+            fails. The file is as it was.
 
     Attributes:
         path: the file.
@@ -57,6 +62,8 @@ class Appender:
             self._size = self._extent.end
         except BaseException as error:
             self.close()
+            if isinstance(error, NoJournal):
+                raise JournalUnusable(self.path, f"{error}; {NO_JOURNAL_ADVICE}") from error
             if isinstance(error, Damage):
                 advice = "that is more than a torn append, so nothing was cut; restore it from a copy"
                 raise JournalUnusable(self.path, f"{error}; {advice}") from error

@@ -37,7 +37,9 @@ EVENT_BYTES_MIN, EVENT_BYTES_MAX = len(b"EVENT 0 0\n"), len(b"EVENT 2147483647 -
 
 _line = re.compile(EVENT_PARTS)
 _next_line = re.compile(rb"\n" + EVENT_PARTS)
-_starts = (b"EVENT ", b"SNAPSHOT ")
+_words = (b"EVENT ", b"SNAPSHOT ")
+_endings = (b"1 0\n", b" 0\n", b"1\n", b"\n")
+"""What may follow in a first line that is torn behind its word: one of them makes a line of whatever began as one."""
 
 
 class Damage(Exception):
@@ -52,10 +54,25 @@ class Damage(Exception):
         return f"at byte {self.offset} {misfit(self.found)}"
 
 
+class NoJournal(Damage):
+    """The file does not begin with a line of a journal, nor with a part of one: it may be anything."""
+
+    def __init__(self, found: bytes) -> None:
+        super().__init__(0, found)
+
+    def __str__(self) -> str:
+        return f"it does not begin with a line of a journal: {super().__str__()}"
+
+
 def misfit(found: bytes) -> str:
     """Say what is there instead of an event's line, and what is wrong with it where one look tells."""
     line = found[: found.find(b"\n") + 1 or None][:LINE_BYTES_MAX]
-    return f"there is {line!r} where an event was due{line_end(line)}"
+    return f"there is {shown(line)} where an event was due{line_end(line)}"
+
+
+def shown(found: bytes) -> str:
+    """Put bytes as a message shows them. Zeros are what a power cut leaves of a page that was never written."""
+    return repr(found) if found.strip(b"\0") else "nothing but zeros"
 
 
 def line_end(line: bytes) -> str:
@@ -165,16 +182,19 @@ def survey(read: Read, size: int) -> tuple[Extent, str | None]:
         As `extend`.
 
     Raises:
-        Damage: the file never was a journal, or it is damaged further back than the last append.
+        NoJournal: nothing in it says that it is one.
+        Damage: it is one, and it is damaged further back than the last append.
     """
     if size <= TAIL_BYTES:
         buffer = read(0, size)
         extent, fault = extend(EMPTY, buffer)
-        if extent.end == 0 and not _may_begin(buffer, fault):
-            raise Damage(0, buffer)
+        if extent.end == 0 and not _may_become_line(buffer):
+            raise NoJournal(buffer)
         return extent, fault
     beginning = read(0, PROBE_BYTES)
     known, fault = extend(EMPTY, beginning)
+    if known.end == 0:
+        raise NoJournal(beginning)
     if fault is not None or known.end == known.start:
         raise Damage(known.end, beginning[known.end :])
     offset = size - TAIL_BYTES
@@ -186,15 +206,13 @@ def survey(read: Read, size: int) -> tuple[Extent, str | None]:
     return extend(replace(known, end=offset + skipped, head=int(line[1]) - 1), tail[skipped:])
 
 
-def _may_begin(buffer: bytes, fault: str | None) -> bool:
-    """Say whether a file in which no line counts may be a journal whose first append was damaged.
+def _may_become_line(torn: bytes) -> bool:
+    """Say whether bytes without any whole line are the beginning of a journal's first line.
 
-    What fails this is someone's other file: it is refused, where a journal would be cut.
+    A writer that dies in the first append of all leaves that. Anything else may be somebody's other file.
     """
-    beginning = buffer[: max(map(len, _starts))]
-    if beginning.strip(b"\0") == b"":
-        return True  # nothing yet, or a page that was never written
-    return fault is None and any(beginning.startswith(word) or word.startswith(beginning) for word in _starts)
+    beginnings = [torn + word[len(torn) :] for word in _words if word.startswith(torn)] or [torn]
+    return any(extend(EMPTY, beginning + ending)[0].end for beginning in beginnings for ending in _endings)
 
 
 def find_line(read: Read, low: int, high: int, seq: int) -> int:

@@ -19,6 +19,7 @@ from consumer.publisher.journal.extent import (
     APPEND_BYTES_MAX,
     EVENT_BYTES_MAX,
     Damage,
+    NoJournal,
     cut_slice,
     extend,
     find_line,
@@ -77,7 +78,8 @@ class JournalReader:
         except BaseException as error:
             self.close()
             if isinstance(error, Damage):
-                raise JournalUnusable(self.path, f"{error}; restore it from a copy") from error
+                advice = "give another name" if isinstance(error, NoJournal) else "restore it from a copy"
+                raise JournalUnusable(self.path, f"{error}; {advice}") from error
             if isinstance(error, OSError):
                 raise JournalUnusable(self.path, why(error)) from error
             raise

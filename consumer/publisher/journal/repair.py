@@ -1,9 +1,8 @@
-"""What a killed writer or a power cut left at a journal's end: cut off, and first kept aside if any line is in it.
+"""What a killed writer or a power cut has left at a journal's end: it is kept in a file aside, and then cut off.
 
 The end of the file is validated, cut at the first line that is not the next event, and written once more. A power cut
-damages only what was not synced, and no publisher has sent that; but who has damaged a file is not to be seen in it,
-and behind a bad line there may be whole good ones. They are no longer events of this journal, and they are not
-destroyed either.
+damages only what was not synced, and no publisher has sent that. But a file does not say what has damaged it, and there
+may be whole good lines behind a bad one. So nothing is cut, not even one byte, that is not on disk in another file.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from pathlib import Path
 
 from consumer.core import disk
 from consumer.core.errors import JournalUnusable
-from consumer.core.words import why
+from consumer.core.words import counted, why
 from consumer.publisher.journal import files
-from consumer.publisher.journal.extent import APPEND_BYTES_MAX, Extent, survey
+from consumer.publisher.journal.extent import APPEND_BYTES_MAX, Extent, shown, survey
 
 SHOWN_BYTES = 48
 """How much of what was cut a message shows."""
@@ -38,27 +37,27 @@ class Cut:
         size: how many bytes.
         reason: why they are no events of this journal.
         found: the first of them.
-        kept: the file that holds them now; None for an unfinished line or other bytes without any LF, which hold no
-            event.
+        kept: the file that holds them now.
+        lines: how many whole lines they are. None means that they hold no event.
     """
 
     offset: int
     size: int
     reason: str
     found: bytes
-    kept: str | None = None
+    kept: str
+    lines: int
 
     def __str__(self) -> str:
-        text = f"cut {self.size} bytes at byte {self.offset} ({self.found!r}): {self.reason}"
-        if self.kept is None:
-            return text
-        return f"{text}; they are kept in {self.kept}: look there before other events get the numbers in it"
+        what = f"cut {counted(self.size, 'byte')} at byte {self.offset} ({shown(self.found)}): {self.reason}"
+        look = ": look there before other events get the numbers in it" if self.lines else ""
+        return f"{what}; kept in {self.kept}{look}"
 
 
 def repair(path: str, descriptor: int) -> tuple[Extent, Cut | None]:
     """Validate the end, cut off what is no event, and make durable what is left.
 
-    A process that dies in between leaves the damage where it was, or in the file aside too.
+    A process that dies in between leaves the damage where it was, in the file aside, or in both.
 
     Args:
         path: the journal's file.
@@ -69,7 +68,7 @@ def repair(path: str, descriptor: int) -> tuple[Extent, Cut | None]:
 
     Raises:
         Damage: as `survey`; nothing was cut.
-        JournalUnusable: what must be kept cannot be; nothing was cut.
+        JournalUnusable: what must be kept cannot be, or another program writes to the file; nothing was cut.
         OSError: the disk fails.
     """
 
@@ -81,8 +80,11 @@ def repair(path: str, descriptor: int) -> tuple[Extent, Cut | None]:
     cut: Cut | None = None
     if status.st_size > extent.end:
         lost = read(extent.end, status.st_size - extent.end)
-        kept = _keep(path, extent.end, lost, stat.S_IMODE(status.st_mode)) if b"\n" in lost else None
-        cut = Cut(extent.end, len(lost), fault or "the last line is unfinished", lost[:SHOWN_BYTES], kept)
+        kept = _keep(path, extent.end, lost, stat.S_IMODE(status.st_mode))
+        if os.fstat(descriptor).st_size != extent.end + len(lost):
+            raise JournalUnusable(path, "it changes while its end is repaired: another program writes without the lock")
+        reason = fault or "the last line is unfinished"
+        cut = Cut(extent.end, len(lost), reason, lost[:SHOWN_BYTES], kept, lost.count(b"\n"))
         os.ftruncate(descriptor, extent.end)
     _write_again(descriptor, extent.end)
     disk.sync_file(descriptor)
