@@ -22,7 +22,10 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.ResyncRequired: 12,
     errors.CursorAhead: 13,
     errors.HandlerFailed: 14,
+    errors.BadRecord: 14,
     errors.MalformedFrame: 15,
+    errors.RecordTooLarge: 15,
+    errors.UnfinishedRecord: 15,
     errors.NotReady: 16,
     errors.UnsafeDurability: 17,
     errors.GaveUp: 18,
@@ -32,9 +35,12 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.StoreReplaced: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
+    errors.SourceUnusable: UNUSABLE,
     errors.TLSRefused: 20,
     errors.StoppedByForce: STOPPED_BY_FORCE,
     errors.AddressInUse: 22,
+    errors.SourceChanged: 23,
+    errors.GroupShared: 24,
 }
 """The codes that the environment relies on; 0 is a good end and 1 anything unexpected. The first that fits counts."""
 

@@ -7,6 +7,8 @@ ends the command (`consumer.cli.exits`).
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from consumer.core.words import counted, last_event
 
 SHOWN_BYTES = 80
@@ -37,42 +39,62 @@ class MalformedFrame(ConsumerError, ValueError):
 
 
 class Conflict(ConsumerError):
-    """A known number came with other content, or below the cursor without a ledger row.
+    """A known number came with other content, or one that was known to hold nothing came with some.
 
     Attributes:
-        seq: the event's number.
-        recorded: the delta in the ledger, None where it has no row of that number.
-        received: the delta that came.
+        seq: the number of the event or record.
+        recorded: what is known of it: an event's delta, a record's digest; None where there is nothing of that number.
+        received: the same of what came, None where no record has that number any more and something else is there.
+        stream: the record's stream, None for an event.
     """
 
-    def __init__(self, seq: int, recorded: int | None, received: int) -> None:
+    def __init__(
+        self, seq: int, recorded: int | bytes | None, received: int | bytes | None, *, stream: str | None = None
+    ) -> None:
         super().__init__(seq, recorded, received)
         self.seq = seq
         self.recorded = recorded
         self.received = received
+        self.stream = stream
 
     def __str__(self) -> str:
-        known = "holds no row of that number" if self.recorded is None else f"holds delta {self.recorded}"
+        if self.stream is not None:
+            if self.received is None:
+                found = "is not there any more, and something else is in its place"
+            else:
+                found = f"came {'where none' if self.recorded is None else 'with other content than'} was before"
+            return (
+                f"conflict in stream {self.stream}: record {self.seq} {found}; the stream was rewritten, restored or "
+                "made anew: find out which of the two histories is right before going on"
+            )
+        known = "holds no row of that number" if self.recorded is None else f"holds delta {self.recorded!r}"
         return (
-            f"conflict at event {self.seq}: delta {self.received} came, the ledger {known}; "
+            f"conflict at event {self.seq}: delta {self.received!r} came, the ledger {known}; "
             "find out which of the two histories is right before going on"
         )
 
 
 class Gap(ConsumerError):
-    """An event came whose predecessor is missing.
+    """An event or a run of records came, and what precedes it is missing.
 
     Attributes:
         expected: the number that was due.
-        received: the number that came.
+        received: the number that came; for records the one from which on the source vouches for what it gave.
+        stream: the records' stream, None for an event.
     """
 
-    def __init__(self, expected: int, received: int) -> None:
+    def __init__(self, expected: int, received: int, *, stream: str | None = None) -> None:
         super().__init__(expected, received)
         self.expected = expected
         self.received = received
+        self.stream = stream
 
     def __str__(self) -> str:
+        if self.stream is not None:
+            return (
+                f"gap in stream {self.stream}: records from {self.received} on came where those from {self.expected} "
+                "on were due; if it stays so, the source leaves records out"
+            )
         return (
             f"gap: event {self.received} came where {self.expected} was due; "
             "reconnect to have the missing ones sent again, or fix a publisher that leaves them out"
@@ -80,21 +102,35 @@ class Gap(ConsumerError):
 
 
 class ResyncRequired(ConsumerError):
-    """The publisher no longer has what the cursor needs next.
+    """The publisher or source no longer has what the cursor needs next.
 
     Attributes:
-        last: the cursor.
-        first: the oldest event that the publisher can still send, None where it did not say.
+        last: the cursor; for records the number up to which everything is settled.
+        first: the oldest number that can still be had, None where the publisher did not say.
         snapshot: `(last, total)` where the publisher offered a snapshot instead, otherwise None.
+        stream: the records' stream, None for events.
     """
 
-    def __init__(self, last: int, first: int | None = None, snapshot: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        last: int,
+        first: int | None = None,
+        snapshot: tuple[int, int] | None = None,
+        *,
+        stream: str | None = None,
+    ) -> None:
         super().__init__(last, first, snapshot)
         self.last = last
         self.first = first
         self.snapshot = snapshot
+        self.stream = stream
 
     def __str__(self) -> str:
+        if self.stream is not None:
+            return (
+                f"stream {self.stream} begins at {self.first} now, and what follows {self.last} up to there was never "
+                "consumed: restore it at the source, or decide to go on without it"
+            )
         if self.snapshot is not None:
             offer = f"it offers a snapshot with last {self.snapshot[0]} and total {self.snapshot[1]} instead"
         elif self.first is not None:
@@ -108,19 +144,29 @@ class ResyncRequired(ConsumerError):
 
 
 class CursorAhead(ConsumerError):
-    """The cursor is beyond the publisher's last event: it lost events, or it is another stream.
+    """The cursor is beyond the last event or record: some were lost, or it is another stream.
 
     Attributes:
-        last: the cursor.
-        head: the publisher's last event, -1 where it has none.
+        last: the cursor; for records the number up to which everything is settled.
+        head: the last number there, -1 where there is none.
+        stream: the records' stream, None for events.
+        is_firm: whether that is final. Otherwise the head may be out of date, and is worth asking for again.
     """
 
-    def __init__(self, last: int, head: int) -> None:
+    def __init__(self, last: int, head: int, *, stream: str | None = None, is_firm: bool = True) -> None:
         super().__init__(last, head)
         self.last = last
         self.head = head
+        self.stream = stream
+        self.is_firm = is_firm
 
     def __str__(self) -> str:
+        if self.stream is not None:
+            end = "it is empty" if self.head < 0 else f"it ends at {self.head}"
+            return (
+                f"the cursor of stream {self.stream} is at {self.last}, but {end}: "
+                "it lost records or is another stream; check the address and restore the source"
+            )
         return (
             f"the cursor is at {self.last}, but at the publisher {last_event(self.head)}: "
             "it lost events or is another stream; check the address and restore the publisher"
@@ -361,4 +407,137 @@ class BadInput(ConsumerError, ValueError):
         return (
             f"line {self.number}: {self.reason}; {counted(self.appended, 'event')} appended before it, "
             f"{last_event(self.head)}: correct the line and give it again with what follows it"
+        )
+
+
+# What only records, streams and their sources can come to.
+
+
+class Numbered(Protocol):
+    """What an error needs of a record."""
+
+    @property
+    def stream(self) -> str:
+        """The record's stream."""
+
+    @property
+    def seq(self) -> int:
+        """The record's number."""
+
+
+class SourceChanged(ConsumerError):
+    """What a stream's name leads to is not what was consumed from: it was deleted and made anew, or is another.
+
+    Attributes:
+        stream: its name.
+        known: the identity that was consumed from.
+        found: the one that is there now.
+    """
+
+    def __init__(self, stream: str, known: str, found: str) -> None:
+        super().__init__(stream, known, found)
+        self.stream = stream
+        self.known = known
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"stream {self.stream} is another one than was consumed from: it was {self.known} and is {self.found} now; "
+            "check the address, or say that the new one is to be trusted"
+        )
+
+
+class GroupShared(ConsumerError):
+    """Another store commits its position under the same group, so that each of the two would get only a part.
+
+    Attributes:
+        group: the group's name.
+        owner: the store id that was found there.
+    """
+
+    def __init__(self, group: str, owner: str) -> None:
+        super().__init__(group, owner)
+        self.group = group
+        self.owner = owner
+
+    def __str__(self) -> str:
+        return f"group {self.group} is in use by store {self.owner}: give each store a group of its own"
+
+
+class SourceUnusable(ConsumerError):
+    """A source that cannot be consumed from, and that trying again does not change.
+
+    Attributes:
+        source: which, without credentials.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(source, reason)
+        self.source = source
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the source {self.source} cannot be used: {self.reason}"
+
+
+class BadRecord(ConsumerError):
+    """Raised by a handler: this very record cannot be handled, so that it need not be looked for.
+
+    Attributes:
+        record: which.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, record: Numbered, reason: str = "the handler refused it") -> None:
+        super().__init__(record, reason)
+        self.record = record
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"bad record {self.record.seq} of stream {self.record.stream}: {self.reason}"
+
+    def __repr__(self) -> str:
+        return f"BadRecord({self})"  # without the record's content, which is the user's and not for logs
+
+
+class RecordTooLarge(ConsumerError):
+    """A record has more bytes than are allowed.
+
+    Attributes:
+        stream: its stream.
+        seq: its number.
+        limit: how many bytes are allowed.
+    """
+
+    def __init__(self, stream: str, seq: int, limit: int) -> None:
+        super().__init__(stream, seq, limit)
+        self.stream = stream
+        self.seq = seq
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"record {self.seq} of stream {self.stream} is larger than the {counted(self.limit, 'byte')} allowed; "
+            "allow more, or go on without it"
+        )
+
+
+class UnfinishedRecord(ConsumerError):
+    """The source ends inside a record, where it was to be consumed to its end.
+
+    Attributes:
+        stream: its stream.
+        seq: the record's number, which for a file is the byte where its line begins.
+    """
+
+    def __init__(self, stream: str, seq: int) -> None:
+        super().__init__(stream, seq)
+        self.stream = stream
+        self.seq = seq
+
+    def __str__(self) -> str:
+        return (
+            f"the last line of stream {self.stream}, which begins at byte {self.seq}, has no newline: "
+            "finish or remove it, or wait for whoever writes it"
         )

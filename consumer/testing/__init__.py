@@ -1,4 +1,4 @@
-"""For tests of what is built on this package: a publisher that plays a script, places to die at, and the proof.
+"""For tests of what is built on this package: the proof, places to die at, a scripted publisher, checks for sources.
 
 `docs/testing.md` shows how. Nothing is loaded before it is used. The pytest fixture `exactly_once` is in
 `resumable_consumer_pytest`, a module beside this package.
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from consumer.sources.tcp.wire import Ahead as Ahead
     from consumer.sources.tcp.wire import Snapshot as Snapshot
     from consumer.sources.tcp.wire import Truncated as Truncated
+    from consumer.testing.conformance.checks import check_source as check_source
     from consumer.testing.crash import Crash as Crash
     from consumer.testing.crash import CrashPoint as CrashPoint
     from consumer.testing.crash import Moment as Moment
     from consumer.testing.crash import crash_at as crash_at
+    from consumer.testing.memory.engine import MemoryEngine as MemoryEngine
+    from consumer.testing.memory.source import MemorySource as MemorySource
     from consumer.testing.proof.fixture import ExactlyOnce as ExactlyOnce
     from consumer.testing.proof.proof import Proof as Proof
     from consumer.testing.proof.proof import assert_exactly_once as assert_exactly_once
@@ -61,6 +64,8 @@ _NAMES = {
     "HalfOpen": "consumer.testing.script.steps",
     "Heard": "consumer.testing.script.publisher",
     "KeepSilent": "consumer.testing.script.steps",
+    "MemoryEngine": "consumer.testing.memory.engine",
+    "MemorySource": "consumer.testing.memory.source",
     "MigrationPoint": "consumer.core.points",
     "Moment": "consumer.testing.crash",
     "Point": "consumer.core.points",
@@ -84,6 +89,7 @@ _NAMES = {
     "Step": "consumer.testing.script.steps",
     "Truncated": "consumer.sources.tcp.wire",
     "assert_exactly_once": "consumer.testing.proof.proof",
+    "check_source": "consumer.testing.conformance.checks",
     "crash_at": "consumer.testing.crash",
 }
 """Where each public name is defined. The imports above say the same to type checkers, and a test compares the two."""
