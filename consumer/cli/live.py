@@ -19,6 +19,7 @@ from consumer.observe.observations import (
     Committed,
     Connected,
     Disconnected,
+    Failed,
     Observation,
     Observer,
     Retrying,
@@ -96,6 +97,16 @@ class Shown:
     leave: Callable[[Exception], int]
 
 
+def _all_but_the_end(sink: Observer) -> Observer:
+    """Have an observer told of everything but the error that ends the consumer, which the command says by itself."""
+
+    def observe(observation: Observation) -> None:
+        if not isinstance(observation, Failed):
+            sink(observation)
+
+    return observe
+
+
 @contextmanager
 def shown(log_format: LogFormat, log_level: LogLevel) -> Iterator[Shown]:
     """Show a consumer at work, on standard error: log lines, and a live line below them on a terminal."""
@@ -107,7 +118,7 @@ def shown(log_format: LogFormat, log_level: LogLevel) -> Iterator[Shown]:
             screen.close()
             return write_end(error, log_format)
 
-        observers: list[Observer] = [LogSink()]
+        observers: list[Observer] = [_all_but_the_end(LogSink())]
         if drawn is not None:
             line = LiveLine()
             observers.append(line)

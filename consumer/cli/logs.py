@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
-from datetime import datetime
 from typing import Any
 
 import typer
@@ -65,8 +64,9 @@ class JSONLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write one."""
+        zone = self.formatTime(record, "%z")
         line = {
-            "time": datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds"),
+            "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03}{zone[:3]}:{zone[3:]}",
             "level": record.levelname,
             "logger": record.name,
             "event": getattr(record, "event", NAMELESS),

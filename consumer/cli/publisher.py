@@ -62,8 +62,8 @@ def serve(
     written. On a terminal a table shows every consumer's cursor and lag. Exit codes: 19 journal that cannot be used,
     22 address in use.
     """
-    with _with_locks_of_files(journal):
-        from consumer.cli import serving
+    from consumer.cli import serving
+
     serving.serve_journal(
         journal,
         host,
@@ -112,5 +112,5 @@ def _with_locks_of_files(journal: str) -> Iterator[None]:
         if error.name != "fcntl":
             raise
         raise JournalUnusable(
-            journal, "this system has no file locks of POSIX (fcntl); use Linux or macOS, at least for the publisher"
+            journal, "this system has no file locks of POSIX (fcntl); use Linux or macOS, at least to append"
         ) from error

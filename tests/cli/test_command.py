@@ -378,7 +378,7 @@ def test_a_password_that_is_refused_is_not_shown(consumer, command: str, make: C
         with pytest.raises(Exception, match="password authentication failed") as error:
             getattr(migrate, command)(make(port))
         assert SECRET not in "".join(traceback.format_exception(error.value))
-    assert passwords == [meant, meant]
+    assert set(passwords) == {meant}  # more than once: a second try tells with which code it is refused
 
 
 def test_a_password_is_not_shown_where_there_is_no_store(consumer, postgres_url: str):

@@ -11,7 +11,14 @@ from runtime.scripted import history
 import consumer
 from consumer.testing.script.conversation import Session
 
-SOURCES = [path for path in Path(consumer.__file__).parent.rglob("*.py") if not {"testing"} & set(path.parts)]
+CONVERTING = {"records.py", "starts.py"}
+"""They say in words, or read, a time that a record carries; they ask no clock."""
+
+SOURCES = [
+    path
+    for path in Path(consumer.__file__).parent.rglob("*.py")
+    if not {"testing"} & set(path.parts) and path.name not in CONVERTING
+]
 WALL_CLOCKS = {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime", "now", "utcnow", "today"}
 """Names of `time` and `datetime` that tell the time of day."""
 

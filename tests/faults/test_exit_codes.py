@@ -199,11 +199,12 @@ def test_bad_usage_is_one_line_and_starts_nothing(tmp_path, monkeypatch, capfd, 
 
 
 async def test_a_password_is_never_shown(postgres_url, start, tmp_path):
-    """Neither in a line about trying again nor in the last one."""
+    """The server refuses what was typed, which is final; the last line says so."""
     wrong = make_url(postgres_url).set(username="nobody", password="s3cr3t", database="nowhere")
     text = wrong.render_as_string(hide_password=False)
     async with start("tcp://127.0.0.1:1", "--db", text) as command:
-        await command.says("FATAL", 2)
+        assert await command.end() == 19
+        assert "does not exist" in command.lines[-1]
         assert "s3cr3t" not in "\n".join(command.lines)
 
 

@@ -39,7 +39,7 @@ _undisturbed: dict[Mode, list[Call]] = {}
 _undisturbed_append: list[str] = []
 """The same of an append, as strace has it."""
 
-PASSING = re.compile(r".* WARNING .*; trying again in [0-9.]+ s|.* INFO .*")
+PASSING = re.compile(r".* WARNING .*(; trying again in [0-9.]+ s|closed the connection without a word.*)|.* INFO .*")
 FATAL = re.compile(r"(consumer|OperationalError|SyncFailed): .*")
 """The last line of a process that has given up."""
 

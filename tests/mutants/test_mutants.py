@@ -76,7 +76,7 @@ def test_verdicts_are_told_apart(copy: Copy, where: str, old: str, new: str, tes
     ("where", "old", "new", "words"),
     [
         ("Events.if_valid", "no_such_name", "", "0 times"),
-        ("Events.__getitem__", "type(self)", "self", "2 times, not once"),
+        ("Events.continue_after", "last + 1", "last", "2 times, not once"),
         ("core.events:", "DELTA_MAX = 1000", "DELTA_MAX = (", "no Python"),
         ("Nothing.at_all", "1", "2", "there are 0 places"),
         ("main", "1", "2", "places 'main', not one"),

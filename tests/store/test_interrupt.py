@@ -211,11 +211,11 @@ def test_a_timeout_of_the_role_does_not_end_a_slow_handler(postgres_url) -> None
 
     def handler(connection, events) -> None:
         record(connection, events)
-        connection.execute(text("SELECT pg_sleep(0.06)"))
-        time.sleep(0.06)  # idle in the transaction
+        connection.execute(text("SELECT pg_sleep(0.6)"))
+        time.sleep(0.6)  # idle in the transaction
 
     with Store(postgres_url) as store:
-        on_connect(store, *(f"SET {name} = '30ms'" for name in timeouts))
+        on_connect(store, *(f"SET {name} = '500ms'" for name in timeouts))
         for part in (EVENTS[:2], EVENTS[2:]):
             assert store.apply(part, handler).error is None
     assert stored(postgres_url) == holding(EVENTS, handled=True)

@@ -127,7 +127,7 @@ def test_what_does_not_is_final(error) -> None:
         (ResyncRequired(1), Patience.NEVER),
         (HandlerFailed(1, "no"), Patience.NEVER),
         (UnsafeDurability(), Patience.NEVER),
-        (NotReady(), Patience.NEVER),
+        (NotReady("no"), Patience.NEVER),
         (StoppedByForce(), Patience.NEVER),
         (TLSRefused(), Patience.NEVER),
         (GaveUp(3, "no"), Patience.NEVER),

@@ -131,7 +131,7 @@ BREAKAGES = (
         "survey",
         "extent.end == 0 and (not _may_become_line(buffer))",
         "extent.end == 0 and fault is not None and (not _may_become_line(buffer))",
-        f"{OF_REPAIR}::test_a_text_that_is_no_journal_is_left_alone",
+        f"{OF_REPAIR}::test_what_does_not_begin_as_a_journal_is_left_alone",
     ),
     Breakage(
         "bare deltas are numbered from the wrong event",
