@@ -157,11 +157,11 @@ BREAKAGES = (
         f"{OF_DEMO}::test_it_tells_the_story_into_a_pipe",
     ),
     Breakage(
-        "without POSIX locks serve asks to be reported",
+        "without POSIX locks an append asks to be reported",
         "_with_locks_of_files",
         'error.name != "fcntl"',
         "error.name",
-        "tests/cli/test_systems.py::test_without_posix_locks_the_publisher_says_so_in_one_line",
+        "tests/cli/test_systems.py::test_without_posix_locks_nothing_is_appended_to_a_journal_and_one_line_says_why",
     ),
     Breakage(
         "an option that would help is not named",
