@@ -32,6 +32,8 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.SchemaMismatch: UNUSABLE,
     errors.DatabaseUnusable: UNUSABLE,
     errors.SyncFailed: UNUSABLE,
+    errors.DatabaseReadOnly: UNUSABLE,
+    errors.CommitUnconfirmed: UNUSABLE,
     errors.StoreReplaced: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,

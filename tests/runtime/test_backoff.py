@@ -4,10 +4,9 @@ import asyncio
 import random
 from itertools import islice
 
-from consumer.testing.script.session import Session
-
 from consumer.observe.observations import Retrying
 from consumer.runtime import supervision
+from consumer.testing.script.conversation import Session
 
 
 def test_the_waits_are_chosen_by_chance_within_bounds_that_grow() -> None:

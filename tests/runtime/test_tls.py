@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from consumer.core.errors import GaveUp, InvalidOption, TLSRefused
-from consumer.observe.observations import Connected, Disconnected, Retrying
+from consumer.observe.observations import Connected, Disconnected, Failed, Retrying
 from consumer.runtime.consumer import Consumer
 from consumer.sources.tcp import connection as connection_module
 from consumer.sources.tcp.tls import TLS
@@ -121,7 +121,7 @@ async def test_a_certificate_that_is_not_accepted_is_final(sqlite_store, serve, 
             TLSRefused, match=r"certificate of tls://127\.0\.0\.1:\d+ is not accepted: .*trust its authority"
         ):
             await running.end()
-    assert not running.watch.seen
+    assert [type(observation) for observation in running.watch.seen] == [Failed]
 
 
 async def test_the_system_does_not_trust_a_private_authority(sqlite_store, serve, run, authority):
