@@ -168,7 +168,7 @@ def checksum(found: Sequence[bytes], before: int = 0) -> int:
 
 
 def content_bytes(record: Record) -> int:
-    """Give the bytes of a record that its publisher chose: key, headers and data. The limit on a record is about these."""
+    """Give the bytes of a record that its publisher chose: key, headers and data. A record is limited by these."""
     _, _, data, key, _, headers, _ = record
     size = len(data or b"") + len(key or b"")
     for name, value in headers:
