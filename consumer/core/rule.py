@@ -168,11 +168,18 @@ def judge_run(cursor: Cursor, run: Run) -> RunPlan:
     if run.through <= cursor.through:
         return RunPlan(cursor, (), duplicates=known)
     new = run.records[known:] if known else run.records
-    moved = replace(cursor, through=run.through, token=cursor.token if run.token is None else run.token)
+    token = cursor.token if run.token is None else run.token
     if not new:
-        return RunPlan(moved, (), duplicates=known)
+        return RunPlan(replace(cursor, through=run.through, token=token), (), duplicates=known)
     found = digests(new)
-    moved = replace(moved, last=seqs[-1], digest=found[-1], timestamp_ms=new[-1].timestamp_ms)
+    moved = replace(
+        cursor,
+        last=seqs[-1],
+        through=run.through,
+        digest=found[-1],
+        timestamp_ms=new[-1].timestamp_ms,
+        token=token,
+    )
     return RunPlan(moved, new, checksum(found), known)
 
 

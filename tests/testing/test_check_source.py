@@ -53,13 +53,14 @@ async def test_the_source_in_memory_passes(streams: Sequence[str], run_records: 
     await check_source(make, world.append, recreate=world.recreate, trim=world.trim, quiet_s=QUIET_S)
 
 
-async def test_the_file_source_passes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [b"\n", b"\n\n"], ids=["lines", "lines with empty ones between them"])
+async def test_the_file_source_passes(tmp_path: Path, end: bytes) -> None:
     path = tmp_path / "orders.jsonl"
     numbers = count()
 
     def append(datas: Sequence[bytes]) -> None:
         with path.open("ab") as file:
-            file.writelines(data + b"\n\n" for data in datas)
+            file.writelines(data + end for data in datas)
 
     def recreate() -> None:
         other = tmp_path / "other"

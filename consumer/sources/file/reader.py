@@ -154,8 +154,18 @@ class Reader:
         data = b"" if placed.at is None else self._read(placed.at)
         if _LF in data or len(data) > self._record_max or (data and self._end is not None):
             return self._read_on(placed, data)
+        return self._find_nothing(placed, state)
+
+    def _find_nothing(self, placed: Placed, state: State) -> Sequence[Run | Failed] | Nothing:
+        """Say that no complete line is left, and carry a cursor that was moved into a line to the end of that line."""
+        end = placed.at if placed.at is not None and (self._end is None or placed.at <= self._end) else 0
+        self._opened.sync(end)
         if not self._is_as_it_was(placed):
             return Nothing.CHANGED
+        if placed.after < end - 1:
+            run = Run(self._stream, placed.position.generation, placed.after, (), end - 1)
+            placed.after = run.through
+            return [run]
         placed.quiet = state
         return Nothing.NEW if self._end is None else Nothing.LEFT
 

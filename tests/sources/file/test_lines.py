@@ -134,10 +134,34 @@ async def test_a_position_is_where_it_goes_on(path: Path, reading, position, seq
         assert await source.read() == ()
 
 
-@pytest.mark.parametrize("through", [9, 10, 13, 14])
-async def test_a_position_in_or_behind_the_last_line_leaves_nothing(path: Path, reading, through: int) -> None:
+@pytest.mark.parametrize("once", [True, False])
+@pytest.mark.parametrize("through", [9, 10, 13])
+async def test_a_position_in_the_last_line_is_carried_to_its_end(path: Path, reading, through: int, once: bool) -> None:
+    """Nothing is left to be consumed, and whoever looks at the lag must see that."""
     path.write_bytes(b"one\ntwo\n\nthree\n")
-    async with reading(path, behind(through), once=True) as source:
+    async with reading(path, behind(through, generation=2), once=once) as source:
+        run = await source.run()
+        assert (run.after, [*run.records], run.through, run.generation) == (through, [], source.offer.head, 2)
+        if once:
+            assert await source.read() == ()
+            return
+        with path.open("ab") as file:
+            file.write(b"four\n")
+        assert contents((await source.run()).records) == [(15, b"four")]
+
+
+async def test_a_position_behind_the_last_line_leaves_nothing(path: Path, reading) -> None:
+    path.write_bytes(b"one\ntwo\n\nthree\n")
+    async with reading(path, behind(14), once=True) as source:
+        assert await source.read() == ()
+
+
+async def test_once_a_position_in_a_line_that_was_finished_later_goes_no_further(path: Path, reading) -> None:
+    path.write_bytes(b"one\ntw")
+    async with reading(path, None, once=True) as source:
+        with path.open("ab") as file:
+            file.write(b"o\nthree\n")
+        await source.place(behind(4))
         assert await source.read() == ()
 
 
