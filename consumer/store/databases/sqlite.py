@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, pool
+from sqlalchemy.exc import DBAPIError
 
 from consumer.core import disk
 from consumer.core.errors import UnsafeDurability
@@ -90,11 +91,18 @@ def make_engine(url: URL, **options: Any) -> Engine:
         for pragma in ("fullfsync", "checkpoint_fullfsync"):  # on macOS they mean what `core.disk` means by a sync
             connection.execute(f"PRAGMA {pragma}=1")
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_STATEMENT, "BEGIN IMMEDIATE"))
-
+    event.listen(engine, "begin", _begin)
     return engine
+
+
+def _begin(connection: Connection) -> None:
+    """Begin a transaction, by the driver: SQLAlchemy's way of executing would be a third of a small transaction."""
+    statement = connection.get_execution_options().get(BEGIN_STATEMENT, "BEGIN IMMEDIATE")
+    driver: Any = connection.connection.driver_connection
+    try:
+        driver.execute(statement).close()
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(statement, None, error, sqlite3.Error, dialect=connection.dialect) from error
 
 
 class SQLite(Database):
