@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from consumer.store.databases.choice import is_busy
 from consumer.store.databases.sqlite import BUSY_TIMEOUT_S
-from consumer.store.databases.url import parse_url, show_url
+from consumer.store.databases.url import parse_url, show_url, write_url
 
 TRY_S = 0.2
 """How long one try waits for the lock, within SQLite: how late a signal may be answered."""
@@ -46,7 +46,7 @@ def wait_for_lock(db: str, action: Callable[[str], Result], say: Callable[[str],
     if url.get_backend_name() != "sqlite":
         return action(db)
     limit_s = float(str(url.query.get("timeout", BUSY_TIMEOUT_S)))
-    each = url.update_query_dict({"timeout": str(min(TRY_S, limit_s))}).render_as_string(hide_password=False)
+    each = write_url(url.update_query_dict({"timeout": str(min(TRY_S, limit_s))}))
     began = time.monotonic()
     say_at_s = SAY_AFTER_S
     while True:

@@ -26,7 +26,7 @@ from consumer.core.errors import ConsumerError, InvalidOption, NotReady, SchemaM
 from consumer.store.databases import postgresql, sqlite
 from consumer.store.databases.base import READ_ONLY
 from consumer.store.databases.choice import make_short_engine
-from consumer.store.databases.url import parse_url
+from consumer.store.databases.url import parse_url, write_url
 from consumer.store.schema import FoundColumn, Tables, difference
 from consumer.store.statements import Statements
 
@@ -276,7 +276,7 @@ def _checked(url: str, prefix: str, schema: str | None) -> tuple[Names, URL]:
 def _run(
     url: URL, names: Names, action: Callable[[Config], None], *, x: Sequence[str] = (), output: TextIO | None = None
 ) -> None:
-    given = [f"url={url.render_as_string(hide_password=False)}", *names.options(), *x]
+    given = [f"url={write_url(url)}", *names.options(), *x]
     config = _configure(x=given, output=output)
     with _alembic:
         try:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote, unquote
+
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from consumer.core.errors import InvalidURL
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+_KEEPS_ESCAPES = make_url("sqlite:///%25").database == "%25"
+"""Whether SQLAlchemy leaves the escapes in a database's name as they are, as its series 2.0 does."""
 
 
 def parse_url(text: str | URL) -> URL:
@@ -29,6 +34,8 @@ def parse_url(text: str | URL) -> URL:
         raise InvalidURL("this database URL cannot be used: it holds bytes that are no UTF-8") from None
     try:
         url = make_url(text)
+        if isinstance(text, str) and url.database and _KEEPS_ESCAPES:
+            url = url.set(database=unquote(url.database))
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))
         usable = url.drivername in _DRIVERS.values() and _is_usable(url)
     except (ArgumentError, NoSuchModuleError, ValueError, TypeError):
@@ -50,6 +57,13 @@ def _is_usable(url: URL) -> bool:
         return False  # `?mode=ro` without `uri=true` would be ignored
     url.get_dialect()().create_connect_args(url)  # raises where a value is none
     return True
+
+
+def write_url(url: URL) -> str:
+    """Write a URL, password and all, so that `parse_url` reads the same again."""
+    if url.database and _KEEPS_ESCAPES:
+        url = url.set(database=quote(url.database, safe="/:?=&"))
+    return url.render_as_string(hide_password=False)
 
 
 def show_url(url: URL) -> str:

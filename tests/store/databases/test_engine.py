@@ -5,7 +5,7 @@ from sqlalchemy import make_url
 
 from consumer.core.errors import InvalidURL
 from consumer.store.databases.choice import make_engine
-from consumer.store.databases.url import parse_url, show_url
+from consumer.store.databases.url import parse_url, show_url, write_url
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,21 @@ def test_another_is_refused_in_one_line_that_says_what_to_give(text) -> None:
     assert "\n" not in str(raised.value)
     with pytest.raises(InvalidURL):
         make_engine(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("sqlite:////tmp/100%25 of it.db", "/tmp/100% of it.db"),
+        ("sqlite:////tmp/%2525.db", "/tmp/%25.db"),
+        ("sqlite:///file:a%2520b.db?uri=true", "file:a%20b.db"),
+        ("postgresql://somebody:p%25@host/a%2Fb%25", "a/b%"),
+    ],
+)
+def test_a_name_may_hold_anything_and_is_read_again_as_it_was_written(text, name) -> None:
+    url = parse_url(text)
+    assert url.database == name
+    assert parse_url(write_url(url)) == url
 
 
 @pytest.mark.parametrize(
