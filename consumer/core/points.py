@@ -13,7 +13,6 @@ class Point(StrEnum):
     """The places that an event passes, in their order."""
 
     AFTER_LEDGER = "after_ledger"
-    AFTER_TOTAL = "after_total"
     AFTER_CURSOR = "after_cursor"
     BEFORE_HANDLER = "before_handler"
     AFTER_HANDLER = "after_handler"

@@ -38,8 +38,7 @@ class Pair:
         self._database = database
         self._lock_state = compiled(statements.read_state.with_for_update())
         self._read_deltas = compiled(statements.read_deltas)
-        self._add_to_total = compiled(statements.add_to_total)
-        self._move_cursor = compiled(statements.move_cursor_from)
+        self._move_on = compiled(statements.move_on_from)
         self._insert = database.insertion(statements, schema)
 
     def lock(self, cursor: Any) -> State:
@@ -62,10 +61,8 @@ class Pair:
         last, added = new[-1][0], sum(new.deltas)
         inserted = self._insert(cursor, new)
         points.reach(Point.AFTER_LEDGER)
-        counted = cursor.execute(self._add_to_total, {"delta": added}).rowcount
-        points.reach(Point.AFTER_TOTAL)
-        moved = cursor.execute(self._move_cursor, {"seq": last, "from_seq": before.last}).rowcount
-        if (inserted, counted, moved) != (len(new), 1, 1):
+        moved = cursor.execute(self._move_on, {"seq": last, "delta": added, "from_seq": before.last}).rowcount
+        if (inserted, moved) != (len(new), 1):
             raise Fenced(before.last)
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)

@@ -37,7 +37,7 @@ class Statements:
         add_to_total: takes `delta`.
         move_cursor: takes `seq`.
         insert_first_row: makes the checkpoint's row, only where there is none.
-        move_cursor_from: as `move_cursor`. It changes no row where the cursor is not at `from_seq`: whoever else has
+        move_on_from: both of these in one. It changes no row where the cursor is not at `from_seq`: whoever else has
             moved it, this one is fenced off.
         read_deltas: gives `seq` and `delta` from `low` to `high`.
         insert_events: many rows from the two arrays `seqs` and `deltas`; PostgreSQL's.
@@ -59,7 +59,11 @@ class Statements:
                 ~select(checkpoint.c.id).where(row).exists()
             ),
         )
-        self.move_cursor_from = self.move_cursor.where(checkpoint.c.last == bindparam("from_seq"))
+        self.move_on_from = (
+            update(checkpoint)
+            .where(row, checkpoint.c.last == bindparam("from_seq"))
+            .values(last=bindparam("seq"), total=checkpoint.c.total + bindparam("delta"))
+        )
         self.read_deltas = select(ledger.c.seq, ledger.c.delta).where(
             ledger.c.seq.between(bindparam("low"), bindparam("high"))
         )

@@ -7,7 +7,6 @@ from consumer.core.points import Point
 def test_the_points_stand_in_the_order_in_which_an_event_passes_them() -> None:
     assert [str(point) for point in Point] == [
         "after_ledger",
-        "after_total",
         "after_cursor",
         "before_handler",
         "after_handler",

@@ -153,7 +153,7 @@ def cursor_in_a_transaction_of_its_own(patch: pytest.MonkeyPatch) -> None:
         connection.begin()
         driver = connection.connection.driver_connection
         pair = self._pair_of(connection)
-        driver.execute(pair._move_cursor, {"seq": new[-1][0], "from_seq": before.last})
+        driver.execute(pair._move_on, {"seq": new[-1][0], "delta": 0, "from_seq": before.last})
         points.reach(Point.BEFORE_COMMIT)
         connection.commit()
 
@@ -170,11 +170,8 @@ def _write_without(patch: pytest.MonkeyPatch, *, total: bool = True, cursor: boo
         last, added = new[-1][0], sum(new.deltas)
         self._insert(driver, new)
         points.reach(Point.AFTER_LEDGER)
-        if total:
-            driver.execute(self._add_to_total, {"delta": added})
-        points.reach(Point.AFTER_TOTAL)
-        if cursor:
-            driver.execute(self._move_cursor, {"seq": last, "from_seq": before.last})
+        to, delta = last if cursor else before.last, added if total else 0
+        driver.execute(self._move_on, {"seq": to, "delta": delta, "from_seq": before.last})
         points.reach(Point.AFTER_CURSOR)
         return State(last, before.total + added)
 
@@ -187,7 +184,7 @@ def duplicates_counted_again(patch: pytest.MonkeyPatch) -> None:
 
     def counting(self: Pair, driver: Any, seqs: set[int]) -> dict[int, int]:
         found = read(self, driver, seqs)
-        driver.execute(self._add_to_total, {"delta": sum(found.values())})
+        driver.execute("UPDATE checkpoint SET total = total + ?", (sum(found.values()),))
         return found
 
     patch.setattr(Pair, "_read", counting)

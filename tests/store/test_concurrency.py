@@ -100,10 +100,10 @@ def remove_trigger(url: str, table: str) -> None:
 
 MEDDLING = {
     "the cursor is moved behind the lock": (
-        "checkpoint",
-        "BEFORE UPDATE",
-        "WHEN NEW.total <> OLD.total BEGIN UPDATE checkpoint SET last = last + 5; END",
-        "IF NEW.total <> OLD.total THEN NEW.last := NEW.last + 5; END IF; RETURN NEW;",
+        "ledger",
+        "BEFORE INSERT",
+        "WHEN NEW.seq = 4 BEGIN UPDATE checkpoint SET last = last + 5; END",
+        "IF NEW.seq = 4 THEN UPDATE checkpoint SET last = last + 5; END IF; RETURN NEW;",
     ),
     "a ledger row is ignored": (
         "ledger",
@@ -111,13 +111,7 @@ MEDDLING = {
         "WHEN NEW.seq = 4 BEGIN SELECT RAISE(IGNORE); END",
         "IF NEW.seq = 4 THEN RETURN NULL; END IF; RETURN NEW;",
     ),
-    "the total's update is ignored": (
-        "checkpoint",
-        "BEFORE UPDATE",
-        "WHEN NEW.total <> OLD.total BEGIN SELECT RAISE(IGNORE); END",
-        "IF NEW.total <> OLD.total THEN RETURN NULL; END IF; RETURN NEW;",
-    ),
-    "the cursor's update is ignored": (
+    "the checkpoint's update is ignored": (
         "checkpoint",
         "BEFORE UPDATE",
         "WHEN NEW.last <> OLD.last BEGIN SELECT RAISE(IGNORE); END",

@@ -303,7 +303,7 @@ def test_failures_leave_no_connection_behind(store, url) -> None:
 
     for _ in range(5):
         store.apply(EVENTS, bad)
-        with at(Point.AFTER_TOTAL, lambda: 1 / 0), pytest.raises(ZeroDivisionError):
+        with at(Point.AFTER_CURSOR, lambda: 1 / 0), pytest.raises(ZeroDivisionError):
             store.apply(EVENTS)
     store.state()
     assert store._engine.pool.checkedout() == 0  # type: ignore[attr-defined]

@@ -101,6 +101,21 @@ def test_what_a_user_sets_at_connect_is_there_again_after_each_handler(postgres_
     assert seen == ["Europe/Vienna"] * 4
 
 
+def test_the_server_looks_whether_a_silent_client_is_still_there(postgres_url) -> None:
+    names = ["tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_user_timeout"]
+    seen: list[list[str]] = []
+
+    def handler(connection, events) -> None:
+        record(connection, events)
+        of_the_session = "SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'tcp%%' ORDER BY name"
+        seen.append(list(connection.exec_driver_sql(of_the_session).scalars()))  # the values are 0 on a Unix socket
+
+    with Store(postgres_url) as store:
+        for part in PARTS:
+            assert store.apply(part, handler).error is None
+    assert seen == [names] * 4
+
+
 def test_the_commit_of_a_batch_is_synchronous_whatever_the_handler_sets(postgres_url) -> None:
     modes: list[str] = []
 

@@ -35,7 +35,7 @@ def noop(connection, events) -> None:
 def test_unused_they_are_the_plain_function_and_afterwards_again(sqlite_store) -> None:
     plain = points.reach
     assert plain.__module__ == "consumer.core.points"
-    with crash_at(Point.AFTER_TOTAL, OSError), crash_at("before_commit", OSError):
+    with crash_at(Point.AFTER_LEDGER, OSError), crash_at("before_commit", OSError):
         assert points.reach is not plain
     assert points.reach is plain
 

@@ -51,12 +51,17 @@ SETTINGS = {
     "statement_timeout": 0,  # a role's own would end a wait for the row lock; a handler may set one for itself
     "idle_in_transaction_session_timeout": 0,  # handlers may be long
     "client_min_messages": "warning",  # at "error" nobody would hear that a commit has no standby
+}
+"""What each transaction of ours sets for itself."""
+
+KEEP_ALIVE = {
     "tcp_keepalives_idle": OURS.idle_s,  # a dead client's row lock must go
     "tcp_keepalives_interval": OURS.interval_s,
     "tcp_keepalives_count": OURS.count,
     "tcp_user_timeout": 1000 * OURS.gone_after_s,  # the same for one that dies while data is on its way to it
 }
-"""What each transaction of ours sets for itself."""
+"""What a connection sets for its server's side, once: the promise does not depend on it, and to set them in each
+transaction costs as much as all the others. Behind a pooler they concern the pooler, which sees itself who is gone."""
 
 _SET_ALL = (
     "SELECT pg_catalog.current_setting('fsync'), pg_catalog.current_setting('full_page_writes'), "
@@ -116,6 +121,7 @@ class PostgreSQL(Database):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
+        event.listen(engine, "connect", _keep_alive)
         event.listen(engine, "checkout", self._listen)
 
     @staticmethod
@@ -219,6 +225,12 @@ class PostgreSQL(Database):
     def interrupt(self, driver: Any) -> None:
         with suppress(Exception):  # a server that cannot be reached cannot be asked; the caller's deadline still holds
             driver.cancel_safe(timeout=self.CANCEL_TIMEOUT_S)
+
+
+def _keep_alive(connection: Any, _record: object) -> None:
+    """Have the server find out whether a client that is silent is still there."""
+    connection.execute("; ".join(f"SET {name} = {value}" for name, value in KEEP_ALIVE.items()))
+    connection.commit()
 
 
 def _check(row: Any) -> None:

@@ -91,11 +91,11 @@ def make_engine(url: URL, **options: Any) -> Engine:
         for pragma in ("fullfsync", "checkpoint_fullfsync"):  # on macOS they mean what `core.disk` means by a sync
             connection.execute(f"PRAGMA {pragma}=1")
 
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "begin", _begin_at_once)
     return engine
 
 
-def _begin(connection: Connection) -> None:
+def _begin_at_once(connection: Connection) -> None:
     """Begin a transaction, by the driver: SQLAlchemy's way of executing would be a third of a small transaction."""
     statement = connection.get_execution_options().get(BEGIN_STATEMENT, "BEGIN IMMEDIATE")
     driver: Any = connection.connection.driver_connection
