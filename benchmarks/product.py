@@ -33,11 +33,7 @@ def record_movements(connection: Connection, events: list[tuple[int, int]]) -> N
 
 
 def consume(port: int, url: str, *, handler: bool) -> None:
-    """THE SEAM: consume until the publisher closes. By the command line until the library is there.
-
-    To become a call of `consumer.Consumer` that ends at EOF, with `record_movements` as its handler
-    if `handler` is true.
-    """
+    """Consume until the publisher closes, as `consumer run` does: what users start is what is measured."""
     sys.argv = ["consumer", "run", f"tcp://127.0.0.1:{port}", "--db", url, "--once"]
     if handler:
         sys.argv += ["--handler", "benchmarks.product:record_movements"]
