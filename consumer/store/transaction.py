@@ -279,7 +279,7 @@ class Store:
     def _find(self, connection: Connection) -> str:
         """Give the schema that the tables are in."""
         if self._schema is None:
-            self._schema = self._database.current_schema(connection)
+            self._schema = self._database.current_schema(connection, self._tables)
         return self._schema
 
     def _pair_of(self, connection: Connection) -> Pair:

@@ -113,7 +113,7 @@ class SQLite(Database):
         event.listen(engine, "do_connect", _look_before)
         event.listen(engine, "connect", _prepare)
 
-    def current_schema(self, connection: Connection) -> str:
+    def current_schema(self, connection: Connection, tables: Tables) -> str:
         return SCHEMA
 
     def bound_waits(self, connection: Connection) -> None:
