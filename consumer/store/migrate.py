@@ -331,7 +331,7 @@ def _lent(connection: Connection, names: Names, x: Sequence[str] = ()) -> Iterat
     """
     try:
         lent.check_connection(connection, Tables(names.prefix))
-    except lent.Unusable as error:
+    except InvalidOption as error:
         raise MigrationRefused(str(error)) from error
     with connection.begin_nested():
         lock(connection)

@@ -139,3 +139,14 @@ def test_the_migration_that_is_shown_makes_the_store_and_takes_it_back(tmp_path:
     command.downgrade(config, "base")
     with pytest.raises(consumer.NotReady):
         consumer.migrate.status(url)
+
+
+def test_the_store_over_an_engine_that_is_shown_can_be_consumed_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (text,) = (text for text in EXAMPLES if "Store(engine=engine)" in text)
+    example: dict[str, Any] = {}
+    exec(compile(text, "embedding.md", "exec"), example)
+    with example["store"] as store:
+        assert store.resume() == -1
+        assert store.apply(EVENTS).last == 2
+    example["engine"].dispose()

@@ -367,5 +367,5 @@ def test_another_database_or_driver_is_refused() -> None:
         ("postgresql+asyncpg://h/d", "asyncpg"),
         ("sqlite+aiosqlite://", "aiosqlite"),
     ):
-        with pytest.raises(lent.Unusable, match=name):
+        with pytest.raises(errors.InvalidOption, match=name):
             lent.check_dialect(make_url(url).get_dialect()())

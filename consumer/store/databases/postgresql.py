@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, NotReady, UnsafeDurability
+from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, InvalidOption, NotReady, UnsafeDurability
 from consumer.core.events import Events
 from consumer.core.keepalive import OURS
-from consumer.store.databases import refusals
+from consumer.store.databases import lent, refusals
 from consumer.store.databases.base import Database, Insertion
 from consumer.store.databases.sqlstates import READ_ONLY_TRANSACTION
 from consumer.store.schema import Tables
@@ -103,6 +104,23 @@ def make_engine(url: URL, **options: Any) -> Engine:
     engine = create_engine(url, connect_args=arguments, isolation_level="READ COMMITTED", **options)
     event.listen(engine, "do_connect", refusals.connect)
     return engine
+
+
+def make_engine_like(engine: Engine) -> Engine:
+    """The same with connections that are made as a user's engine makes them. For `choice.make_engine_like`."""
+    given: WeakSet[Any] = WeakSet()
+
+    def make_fit(connection: Any) -> None:
+        if connection in given:
+            raise InvalidOption(lent.SAME_AGAIN)
+        given.add(connection)
+        if connection.info.transaction_status:  # idle is 0
+            raise InvalidOption(lent.IN_TRANSACTION)
+        connection.prepare_threshold = None
+        engine.dialect.set_isolation_level(connection, "READ COMMITTED")
+
+    make = lent.connecting_like(engine, make_fit)
+    return lent.make_engine_like(engine, lambda _record: make())
 
 
 def bound_waits(connection: Connection) -> None:
