@@ -11,7 +11,7 @@ from logging.config import fileConfig
 from alembic import context
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import MetaData, Table, event
+from sqlalchemy import URL, Connection, MetaData, Table, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import DropTable
 
@@ -23,15 +23,18 @@ from consumer.store.databases.choice import make_short_engine
 from consumer.store.databases.url import parse_url
 from consumer.store.schema import Tables
 
+GIVEN = context.config.attributes
+"""What the library says: `names`, and as `database` a URL or a user's connection."""
+
 X = context.get_x_argument(as_dictionary=True)
-NAMES = migrate.Names(
+NAMES = GIVEN.get("names") or migrate.Names(
     X.get("prefix") or os.environ.get("CONSUMER_PREFIX", ""), X.get("schema") or os.environ.get("CONSUMER_SCHEMA")
 )
 
 
-def _url() -> str:
-    given = X.get("url") or os.environ.get("CONSUMER_DB")
-    return given or context.config.get_main_option("sqlalchemy.url")
+def _database() -> URL | Connection:
+    typed = X.get("url") or os.environ.get("CONSUMER_DB") or context.config.get_main_option("sqlalchemy.url")
+    return GIVEN.get("database") or parse_url(typed)
 
 
 def _is_ours(name: str, type_: str, _parents: object) -> bool:
@@ -56,8 +59,7 @@ def _configure(dialect_name: str, **how: object) -> None:
     )
 
 
-def _run_offline() -> None:
-    url = parse_url(_url())
+def _run_offline(url: URL) -> None:
     _configure(url.get_backend_name(), url=url, literal_binds=True, dialect_opts={"paramstyle": "named"})
     with context.begin_transaction():
         if NAMES.schema is not None:
@@ -69,27 +71,34 @@ def _reach_statement(*_: object) -> None:
     points.reach(MigrationPoint.BEFORE_STATEMENT)
 
 
-def _run_online() -> None:
-    with make_short_engine(_url()).begin() as connection:
+def _run_online(url: URL) -> None:
+    with make_short_engine(url).begin() as connection:
         event.listen(connection, "before_cursor_execute", _reach_statement)
         migrate.lock(connection)
-        migrate.enter_schema(connection, NAMES.schema)
-        _configure(connection.dialect.name, connection=connection)
-        context.run_migrations()
+        migrate.enter_schema(connection, NAMES)
+        _run_on(connection)
         points.reach(MigrationPoint.BEFORE_COMMIT)
 
 
+def _run_on(connection: Connection) -> None:
+    _configure(connection.dialect.name, connection=connection)
+    context.run_migrations()
+
+
 TABLES = Tables(NAMES.prefix)
-context.config.attributes["names"] = NAMES
+GIVEN["names"] = NAMES
 
 if context.config.config_file_name is not None:
     fileConfig(context.config.config_file_name, disable_existing_loggers=False)
 
 try:
-    if context.is_offline_mode():
-        _run_offline()
+    database = _database()
+    if isinstance(database, Connection):
+        _run_on(database)  # in a transaction of its user's, where the library has prepared all
+    elif context.is_offline_mode():
+        _run_offline(database)
     else:
-        _run_online()
+        _run_online(database)
 except (ConsumerError, DBAPIError) as error:
     if context.config.config_file_name is None:
         raise  # a caller of the library handles the error itself

@@ -35,25 +35,27 @@ def upgrade(
         typer.echo(migrate.upgrade_sql(db, prefix=prefix, schema=schema), nl=False)
         return
 
-    def look_and_upgrade(url: str) -> migrate.Status | None:
+    def look_and_upgrade(url: str) -> tuple[migrate.Status | None, migrate.Status]:
         try:
             before = migrate.status(url, prefix=prefix, schema=schema)
         except NotReady:
             before = None
         migrate.upgrade(url, prefix=prefix, schema=schema)
-        return before
+        return before, migrate.status(url, prefix=prefix, schema=schema)
 
     with Place(db, prefix, schema).named():
-        before = wait_for_lock(db, look_and_upgrade, complain, for_ever=False)
-    typer.echo(f"the store is at revision {migrate.head()}: {_what_was_done(before)}")
+        before, now = wait_for_lock(db, look_and_upgrade, complain, for_ever=False)
+    typer.echo(f"the store is at revision {now.revision}: {_what_was_done(before, now)}")
 
 
-def _what_was_done(before: Status | None) -> str:
-    """Say what an upgrade came to, from what was there before it."""
-    if before is None:
+def _what_was_done(before: Status | None, now: Status) -> str:
+    """Say what an upgrade came to, from what was there before it and what is there now."""
+    from consumer.store.schema import NOTHING_YET
+
+    if before is None and (now.last, now.ledger_rows) == (NOTHING_YET, 0):
         return "it was created"
-    if before.revision is None:
-        return f"it was adopted with what it holds, {last_event(before.last)}"
+    if before is None or before.revision is None:  # half a store is none before, and something after
+        return f"it was adopted with what it holds, {last_event(now.last)}"
     if before.revision != before.head:
         return f"it was upgraded from {before.revision}"
     return "it was there already"

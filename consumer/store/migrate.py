@@ -3,6 +3,9 @@
 The library form of `alembic upgrade head`: the same scripts and the same `env.py`, found beside the package in a
 checkout and inside it in a wheel. Every run is one transaction under a lock, so that many processes may upgrade at once
 and a migration that fails leaves the schema and its revision as they were, on both databases.
+
+On a connection that a user lends us, a run is a part of the user's transaction, and may be a part of the user's own
+Alembic run.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ from __future__ import annotations
 import io
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from alembic import command
+from alembic import command, context, op
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
@@ -23,10 +27,10 @@ from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Inspector, Table, inspect
 
 from consumer.core.errors import ConsumerError, InvalidOption, NotReady, SchemaMismatch, UnsafeDurability
-from consumer.store.databases import postgresql, sqlite
+from consumer.store.databases import lent, postgresql, sqlite
 from consumer.store.databases.base import READ_ONLY
 from consumer.store.databases.choice import make_short_engine
-from consumer.store.databases.url import parse_url, write_url
+from consumer.store.databases.url import parse_url
 from consumer.store.schema import FoundColumn, Tables, difference
 from consumer.store.statements import Statements
 
@@ -36,9 +40,12 @@ LOCK_KEY = 0x636F6E73756D6572
 _alembic = threading.Lock()
 """Alembic keeps the running migration in module globals: one thread at a time."""
 
+DROP = "drop=yes"
+"""The `-x` argument that lets a store be removed which holds something."""
+
 
 class MigrationRefused(ConsumerError, CommandError):
-    """A migration that would lose something; the message says what and how to insist."""
+    """A migration that was not begun; the message says why, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +59,6 @@ class Names:
 
     prefix: str = ""
     schema: str | None = None
-
-    def options(self) -> list[str]:
-        """Give them as `-x` arguments."""
-        return [f"prefix={self.prefix}", *([] if self.schema is None else [f"schema={self.schema}"])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,55 +80,77 @@ class Status:
     head: str
 
 
-def upgrade(url: str, *, prefix: str = "", schema: str | None = None) -> None:
+def upgrade(url: str | Connection, *, prefix: str = "", schema: str | None = None) -> None:
     """Bring a database to the newest revision: create the store, or adopt one that is there, with its data.
 
     Args:
-        url: the database, see `consumer.store.databases.url.parse_url`.
+        url: the database, see `consumer.store.databases.url.parse_url`; or a SQLAlchemy connection of yours that is in
+            a transaction, such as `op.get_bind()` in a migration of yours. Then nothing is committed here: the store
+            is there when you commit, and not if you roll back.
         prefix: what the names of the tables begin with.
         schema: where the tables are, on PostgreSQL; see `Store`.
 
     Raises:
         InvalidURL: the URL cannot be used.
         InvalidOption: the prefix or the schema cannot be used.
+        MigrationRefused: the connection cannot be used, or a URL was given while Alembic runs your own migrations.
         UnsafeDurability: it is a database in memory.
         SchemaMismatch: a table of ours is there with another shape; nothing was changed.
-        NotReady: the database is at a revision that this version does not know.
+        NotReady: the database is at a revision that this version does not know, or a schema of the `search_path` other
+            than the first holds a store.
         sqlalchemy.exc.DBAPIError: the database failed; nothing was changed.
     """
+    if isinstance(url, Connection):
+        with _lent(url, Names(prefix, schema)) as config:
+            if not _is_at_head(url, Tables(prefix)):
+                _run(lambda: command.upgrade(config, "head"))
+        return
     names, parsed = _checked(url, prefix, schema)
-    if parsed.get_backend_name() == "sqlite" and sqlite.is_in_memory(parsed):
-        raise UnsafeDurability("a database in memory keeps nothing: name a file, sqlite:///FILE")
-    if not _is_at_head(parsed, names):  # otherwise there is no need to wait for a lock, which a consumer may have
-        _run(parsed, names, lambda config: command.upgrade(config, "head"))
+    if parsed.get_backend_name() == "sqlite":
+        if sqlite.is_in_memory(parsed):
+            raise UnsafeDurability("a database in memory keeps nothing: name a file, sqlite:///FILE")
+        is_there = sqlite.is_there(parsed)
+    else:
+        is_there = True
+    if is_there:
+        with _looking_at(parsed, names) as connection:
+            if _is_at_head(connection, Tables(prefix)):
+                return  # there is no need to wait for a lock, which a consumer may have
+    config = _configure(names, parsed)
+    _run(lambda: command.upgrade(config, "head"))
 
 
 def upgrade_sql(url: str, *, prefix: str = "", schema: str | None = None) -> str:
     """Give the SQL of all migrations, for somebody else to apply. Needs no database; adopts nothing."""
     script = io.StringIO()
-    names, parsed = _checked(url, prefix, schema)
-    _run(parsed, names, lambda config: command.upgrade(config, "head", sql=True), output=script)
+    config = _configure(*_checked(url, prefix, schema), output=script)
+    _run(lambda: command.upgrade(config, "head", sql=True))
     return script.getvalue()
 
 
 def downgrade(
-    url: str, revision: str = "base", *, drop: bool = False, prefix: str = "", schema: str | None = None
+    url: str | Connection, revision: str = "base", *, drop: bool = False, prefix: str = "", schema: str | None = None
 ) -> None:
     """Go back to an older revision.
 
     Args:
-        url: the database.
+        url: the database, or a connection of yours, as for `upgrade`.
         revision: where to; `base` removes the store.
         prefix: what the names of the tables begin with.
         schema: where the tables are, on PostgreSQL; see `Store`.
         drop: remove a store even if it holds something. The next RESUME would be -1, and every event would come again.
 
     Raises:
-        MigrationRefused: the store holds something and `drop` was not said.
+        MigrationRefused: the store holds something and `drop` was not said; or as for `upgrade`.
         InvalidURL, NotReady, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
-    names, parsed = _checked(url, prefix, schema)
-    _run(parsed, names, lambda config: command.downgrade(config, revision), x=["drop=yes"] if drop else [])
+    x = [DROP] if drop else []
+    if isinstance(url, Connection):
+        with _lent(url, Names(prefix, schema), x) as config:
+            _run(lambda: command.downgrade(config, revision))
+        return
+    config = _configure(*_checked(url, prefix, schema), x=x)
+    _run(lambda: command.downgrade(config, revision))
 
 
 def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
@@ -141,15 +166,14 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
         SchemaMismatch: a table of ours is there with another shape.
         InvalidURL, InvalidOption, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
-    names, parsed = _checked(url, prefix, schema)
+    names, parsed = _parsed(url, prefix, schema)
     missing = NotReady("there is no store in this database", needs_upgrade=True)
     if parsed.get_backend_name() == "sqlite" and not sqlite.is_there(parsed):
         raise missing
     tables = Tables(names.prefix)
     statements = Statements(tables)
     readable = sqlite.as_it_can_be_read(parsed) if parsed.get_backend_name() == "sqlite" else parsed
-    with make_short_engine(readable).connect().execution_options(**READ_ONLY) as connection:
-        enter_schema(connection, names.schema)
+    with _looking_at(readable, names) as connection:
         if not _has_all(connection, tables):
             raise missing
         row = connection.execute(statements.read_state).one_or_none()
@@ -166,7 +190,7 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
 
 def head() -> str:
     """Give the newest revision."""
-    revision = ScriptDirectory.from_config(_configure()).get_current_head()
+    revision = ScriptDirectory.from_config(_find_scripts()).get_current_head()
     assert revision is not None
     return revision
 
@@ -176,17 +200,20 @@ def read_revision(connection: Connection, tables: Tables) -> str | None:
     return MigrationContext.configure(connection, opts={"version_table": tables.version.name}).get_current_revision()
 
 
-def _is_at_head(url: URL, names: Names) -> bool:
-    if url.get_backend_name() == "sqlite" and not sqlite.is_there(url):
-        return False
-    tables = Tables(names.prefix)
+@contextmanager
+def _looking_at(url: URL, names: Names) -> Iterator[Connection]:
+    """Connect, to read only, with the store's schema entered."""
     with make_short_engine(url).connect().execution_options(**READ_ONLY) as connection:
-        enter_schema(connection, names.schema)
-        if read_revision(connection, tables) != head():
-            return False
-        if not _has_all(connection, tables) or connection.execute(Statements(tables).read_state).first() is None:
-            raise SchemaMismatch("this store is at its newest revision but has lost a table or its cursor: restore it")
-        return True
+        enter_schema(connection, names)
+        yield connection
+
+
+def _is_at_head(connection: Connection, tables: Tables) -> bool:
+    if read_revision(connection, tables) != head():
+        return False
+    if not _has_all(connection, tables) or connection.execute(Statements(tables).read_state).first() is None:
+        raise SchemaMismatch("this store is at its newest revision but has lost a table or its cursor: restore it")
+    return True
 
 
 def _has_all(connection: Connection, tables: Tables) -> bool:
@@ -235,52 +262,93 @@ def search_path(schema: str) -> str:
     return f"SELECT pg_catalog.set_config('search_path', '\"{quoted}\"', true)"
 
 
-def enter_schema(connection: Connection, schema: str | None) -> None:
-    """Have the names of tables looked up in one schema only, until the transaction ends.
+def enter_schema(connection: Connection, names: Names) -> None:
+    """Have the names of tables looked up in the store's schema only, until the transaction ends.
 
     Args:
         connection: a connection of our own, in a transaction.
-        schema: the schema that was named, or None for the one that a new table would be made in.
+        names: how the store's tables are called.
 
     Raises:
         InvalidOption: a schema was named, and this database has none.
-        NotReady: there is no such schema.
+        NotReady: there is no such schema, or another one of the `search_path` holds a store.
     """
+    schema = _find_schema(connection, names)
+    if schema is not None:
+        postgresql.bound_waits(connection)
+        connection.exec_driver_sql(search_path(schema).replace("%", "%%"))
+        connection.dialect.default_schema_name = schema  # what Alembic compares with
+
+
+def _find_schema(connection: Connection, names: Names) -> str | None:
     if connection.dialect.name != "postgresql":
-        if schema is not None:
-            raise InvalidOption("SQLite has no schemas: leave the schema out, or give a prefix")
-        return
-    if schema is None:
-        schema = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
-    if schema is None or not inspect(connection).has_schema(schema):
-        raise NotReady(f"there is no schema {schema} in this database: create it, or name another one")
-    postgresql.bound_waits(connection)
-    connection.exec_driver_sql(search_path(schema).replace("%", "%%"))
-    connection.dialect.default_schema_name = schema  # what SQLAlchemy's inspector and Alembic look at
+        _refuse_schema(names.schema)
+        return None
+    if names.schema is None:
+        return postgresql.current_schema(connection, Tables(names.prefix))
+    if not inspect(connection).has_schema(names.schema):
+        raise NotReady(f"there is no schema {names.schema} in this database: create it, or name another one")
+    return names.schema
+
+
+def _refuse_schema(schema: str | None) -> None:
+    if schema is not None:
+        raise InvalidOption("SQLite has no schemas: leave the schema out, or give a prefix")
 
 
 def names_in(config: Config) -> Names:
-    """Give the names that `env.py` has put into a running migration's configuration."""
+    """Give the names that the tables have in a running migration."""
     names: Names = config.attributes["names"]
     return names
 
 
 def _checked(url: str, prefix: str, schema: str | None) -> tuple[Names, URL]:
+    """Read what was given for a run of our own."""
+    if "config" in vars(context) and not _alembic.locked():  # Alembic has that name there while it runs
+        raise MigrationRefused(
+            "Alembic runs migrations of yours in this process, and a store's cannot be run beside them by a URL: call "
+            "it before or after, or give it the connection of that run, such as op.get_bind(), in place of the URL; an "
+            "offline run (--sql) has none, so print a script of its own by consumer upgrade --sql"
+        )
+    return _parsed(url, prefix, schema)
+
+
+def _parsed(url: str, prefix: str, schema: str | None) -> tuple[Names, URL]:
     parsed = parse_url(url)
     Tables(prefix)
-    if schema is not None and parsed.get_backend_name() == "sqlite":
-        raise InvalidOption("SQLite has no schemas: leave the schema out, or give a prefix")
+    if parsed.get_backend_name() == "sqlite":
+        _refuse_schema(schema)
     return Names(prefix, schema), parsed
 
 
-def _run(
-    url: URL, names: Names, action: Callable[[Config], None], *, x: Sequence[str] = (), output: TextIO | None = None
-) -> None:
-    given = [f"url={write_url(url)}", *names.options(), *x]
-    config = _configure(x=given, output=output)
-    with _alembic:
+@contextmanager
+def _lent(connection: Connection, names: Names, x: Sequence[str] = ()) -> Iterator[Config]:
+    """Prepare a user's connection for a run, and put it back as it was. Where that fails, all of it is undone.
+
+    Raises:
+        MigrationRefused: the connection cannot be used.
+        InvalidOption, NotReady: as for `upgrade`.
+    """
+    try:
+        lent.check_connection(connection, Tables(names.prefix))
+    except InvalidOption as error:
+        raise MigrationRefused(str(error)) from error
+    with connection.begin_nested():
+        lock(connection)
+        schema = _find_schema(connection, names)
+        if schema is None:
+            yield _configure(names, connection, x=x)
+            return
+        before = connection.exec_driver_sql("SELECT pg_catalog.current_setting('search_path')").scalar_one()
+        connection.exec_driver_sql(search_path(schema).replace("%", "%%"))
+        yield _configure(names, connection, x=x)
+        connection.exec_driver_sql("SELECT pg_catalog.set_config('search_path', %s, true)", (before,))
+
+
+def _run(action: Callable[[], None]) -> None:
+    with _alembic, _alembics_globals_kept():
         try:
-            action(config)
+            action()
         except MigrationRefused:
             raise
         except CommandError as error:
@@ -289,8 +357,31 @@ def _run(
             ) from error
 
 
-def _configure(*, x: Sequence[str] = (), output: TextIO | None = None) -> Config:
-    config = Config(output_buffer=output, cmd_opts=Namespace(x=list(x)))
+@contextmanager
+def _alembics_globals_kept() -> Iterator[None]:
+    """Leave the run that is under way as it is: Alembic keeps it in the globals of two modules, and clears them."""
+    kept = [(vars(module), dict(vars(module))) for module in (context, op)]
+    try:
+        yield
+    finally:
+        for now, before in kept:
+            for name in now.keys() - before.keys():
+                del now[name]
+            now.update(before)
+
+
+def _configure(
+    names: Names, database: URL | Connection, *, x: Sequence[str] = (), output: TextIO | None = None
+) -> Config:
+    """Make the configuration of a run. `env.py` finds in it which database is meant, and the names of the tables."""
+    config = _find_scripts(output)
+    config.cmd_opts = Namespace(x=list(x))
+    config.attributes.update(names=names, database=database)
+    return config
+
+
+def _find_scripts(output: TextIO | None = None) -> Config:
+    config = Config(output_buffer=output)
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
     return config
 

@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, CursorResult, Executable, event, inspect
+from sqlalchemy import URL, Connection, CursorResult, Engine, Executable, event, inspect
 from sqlalchemy.exc import DBAPIError
 
 from consumer.core import points
-from consumer.core.errors import NotReady, StoppedByForce, StoreReplaced
+from consumer.core.errors import InvalidOption, NotReady, StoppedByForce, StoreReplaced
 from consumer.core.events import Event, Events
 from consumer.core.outcome import Outcome, State, checked_state
 from consumer.core.points import Point
 from consumer.store.bisection import apply_in_halves
 from consumer.store.databases.base import READ_ONLY, Cause
-from consumer.store.databases.choice import cause_of, database_of, is_busy, make_engine
+from consumer.store.databases.choice import cause_of, database_of, is_busy, make_engine, make_engine_like
 from consumer.store.handlers import Handler, HandlerRaised, call_inside_savepoint, check_handler, refuse_to_commit
 from consumer.store.pair import Pair, no_store
 from consumer.store.retry import TRIES
@@ -38,22 +38,31 @@ HANDLER_WAIT_S = 0.1
 class Store:
     """A checkpoint and a ledger in a database. For one thread at a time, `interrupt` excepted."""
 
-    def __init__(self, url: str | URL, *, prefix: str = "", schema: str | None = None) -> None:
+    def __init__(
+        self, url: str | URL | None = None, *, engine: Engine | None = None, prefix: str = "", schema: str | None = None
+    ) -> None:
         """Name a store. Nothing is connected yet.
 
         Args:
             url: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`; see `consumer.store.databases.url.parse_url`.
+            engine: in the place of a URL, an engine of yours. The store makes its connections as that one does, and
+                leaves the engine and its pool alone.
             prefix: what the names of the store's tables begin with.
             schema: where they are, on PostgreSQL; where it is not given, in the first schema of the session's
                 `search_path` that exists.
 
         Raises:
             InvalidURL: the URL cannot be used.
-            InvalidOption: the prefix or the schema cannot be used.
+            InvalidOption: the engine, the prefix or the schema cannot be used.
         """
         self._tables = Tables(prefix)
         self._statements = Statements(self._tables)
-        self._engine = make_engine(url)
+        if engine is not None and url is None:
+            self._engine = make_engine_like(engine)
+        elif url is not None and engine is None:
+            self._engine = make_engine(url)
+        else:
+            raise InvalidOption("a store takes a URL or an engine, and not both")
         self._database = database_of(self._engine)
         self._schema = schema  # where the tables are, once that is known
         self._pair: Pair | None = None  # the statements over them, once it is
@@ -279,7 +288,7 @@ class Store:
     def _find(self, connection: Connection) -> str:
         """Give the schema that the tables are in."""
         if self._schema is None:
-            self._schema = self._database.current_schema(connection)
+            self._schema = self._database.current_schema(connection, self._tables)
         return self._schema
 
     def _pair_of(self, connection: Connection) -> Pair:

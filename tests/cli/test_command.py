@@ -58,20 +58,25 @@ def test_upgrade_makes_a_store_and_status_shows_it(consumer, url: str):
     assert done.out == "last 1, total 9, 2 ledger rows\nrevision 0001, head 0001\n"
 
 
-def test_upgrade_says_what_it_has_done(consumer, tmp_path: Path, monkeypatch):
+def test_upgrade_says_what_it_has_done(consumer, url: str, monkeypatch):
     def says() -> str:
-        done = consumer("upgrade", "--db", "sqlite:///store.db")
+        done = consumer("upgrade", "--db", url)
         assert (done.code, done.err) == (0, "")
         return done.out.removeprefix("the store is at revision ").rstrip()
 
     assert says() == "0001: it was created"
     assert says() == "0001: it was there already"
-    with closing(open_store(tmp_path / "other.db")) as con:
-        apply_event(con, 0, 5)
-    (tmp_path / "other.db").rename(tmp_path / "store.db")
-    assert says() == "0001: it was adopted with what it holds, the last event is 0"
+    execute(url, "UPDATE checkpoint SET last = 3")
+    assert says() == "0001: it was there already"
+    execute(url, "DROP TABLE consumer_alembic_version")
+    assert says() == "0001: it was adopted with what it holds, the last event is 3"
+    execute(url, "DROP TABLE consumer_alembic_version")
+    execute(url, "DROP TABLE ledger")
+    assert says() == "0001: it was adopted with what it holds, the last event is 3"
+    found = migrate.status(url)
     before = migrate.Status(last=0, total=5, ledger_rows=1, revision="0000", head="0001")
-    monkeypatch.setattr(migrate, "status", lambda *_, **__: before)  # there is no older revision yet
+    told = iter([before, found])
+    monkeypatch.setattr(migrate, "status", lambda *_, **__: next(told))  # there is no older revision yet
     assert says() == "0001: it was upgraded from 0000"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import io
 import os
 import re
 import signal
@@ -14,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from alembic import command
+from alembic.config import Config
 
 import consumer
 from consumer.publisher import Appender, Publisher
@@ -121,3 +124,29 @@ async def test_the_fastapi_service_consumes_for_as_long_as_it_lives(
             await app.routes["/health"]()
         with pytest.raises(HTTPException):
             await app.routes["/after/{seq}"](3)
+
+
+def test_the_migration_that_is_shown_makes_the_store_and_takes_it_back(tmp_path: Path):
+    url = f"sqlite:///{tmp_path / 'service.db'}"
+    (example,) = (text for text in EXAMPLES if "op.get_bind()" in text)
+    command.init(Config(str(tmp_path / "alembic.ini"), stdout=io.StringIO()), str(tmp_path / "theirs"))
+    config = Config()  # without the file, which would configure the logging of all other tests
+    config.set_main_option("script_location", str(tmp_path / "theirs"))
+    config.set_main_option("sqlalchemy.url", url)
+    (tmp_path / "theirs" / "versions" / "first.py").write_text(example)
+    command.upgrade(config, "head")
+    assert consumer.migrate.status(url).revision == consumer.migrate.head()
+    command.downgrade(config, "base")
+    with pytest.raises(consumer.NotReady):
+        consumer.migrate.status(url)
+
+
+def test_the_store_over_an_engine_that_is_shown_can_be_consumed_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (text,) = (text for text in EXAMPLES if "Store(engine=engine)" in text)
+    example: dict[str, Any] = {}
+    exec(compile(text, "embedding.md", "exec"), example)
+    with example["store"] as store:
+        assert store.resume() == -1
+        assert store.apply(EVENTS).last == 2
+    example["engine"].dispose()

@@ -64,8 +64,12 @@ class Database(ABC):
         )
 
     @abstractmethod
-    def current_schema(self, connection: Connection) -> str:
-        """Give the schema that a store's tables are in where its user has named none."""
+    def current_schema(self, connection: Connection, tables: Tables) -> str:
+        """Give the schema that a store's tables are in where its user has named none.
+
+        Raises:
+            NotReady: there is none, or it is not clear which.
+        """
 
     @abstractmethod
     def bound_waits(self, connection: Connection) -> None:

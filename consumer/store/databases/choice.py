@@ -14,7 +14,7 @@ from sqlalchemy import URL, Engine, pool
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from consumer.core.errors import InvalidURL
-from consumer.store.databases import postgresql, sqlite, sqlstates
+from consumer.store.databases import lent, postgresql, sqlite, sqlstates
 from consumer.store.databases.base import Cause, Database
 from consumer.store.databases.url import parse_url
 
@@ -40,6 +40,17 @@ def make_engine(url: str | URL, **options: Any) -> Engine:
     if url.get_backend_name() == "sqlite":
         return sqlite.make_engine(url, **options)
     return postgresql.make_engine(url, **options)
+
+
+def make_engine_like(engine: Engine) -> Engine:
+    """Make an engine of our own, whose connections are made as a user's engine makes them. That one stays as it is.
+
+    Raises:
+        InvalidOption: it is of another database or driver, or shares its connections.
+    """
+    if lent.check_engine(engine).dialect.name == "sqlite":
+        return sqlite.make_engine_like(engine)
+    return postgresql.make_engine_like(engine)
 
 
 def make_short_engine(url: str | URL) -> Engine:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, NotReady, UnsafeDurability
+from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, InvalidOption, NotReady, UnsafeDurability
 from consumer.core.events import Events
 from consumer.core.keepalive import OURS
-from consumer.store.databases import refusals
+from consumer.store.databases import lent, refusals
 from consumer.store.databases.base import Database, Insertion
 from consumer.store.databases.sqlstates import READ_ONLY_TRANSACTION
 from consumer.store.schema import Tables
@@ -87,6 +88,19 @@ _OF_THE_SESSION = "SELECT name, setting FROM pg_catalog.pg_settings WHERE source
 """What was set for the session. What we have set for the transaction looks the same."""
 
 
+_HOLDING = """
+SELECT path.name
+FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS path(name, place)
+JOIN pg_catalog.pg_namespace AS schema ON schema.nspname = path.name
+JOIN pg_catalog.pg_class AS entry ON entry.relnamespace = schema.oid
+GROUP BY path.name, path.place
+HAVING pg_catalog.bool_or(entry.relname = %s)
+    OR pg_catalog.count(*) FILTER (WHERE entry.relname = ANY (%s::pg_catalog.name[])) = 2
+ORDER BY path.place
+"""
+"""Gives the schemas of the `search_path` that hold a store: its recorded version, or the contract's two tables."""
+
+
 def make_engine(url: URL, **options: Any) -> Engine:
     """Make an engine whose waits are bounded. For `choice.make_engine`."""
     arguments: dict[str, Any] = {name: value for name, value in _LIBPQ.items() if name not in url.query}
@@ -97,9 +111,51 @@ def make_engine(url: URL, **options: Any) -> Engine:
     return engine
 
 
+def make_engine_like(engine: Engine) -> Engine:
+    """The same with connections that are made as a user's engine makes them. For `choice.make_engine_like`."""
+    given: WeakSet[Any] = WeakSet()
+
+    def make_fit(connection: Any) -> None:
+        if connection in given:
+            raise InvalidOption(lent.SAME_AGAIN)
+        given.add(connection)
+        if connection.info.transaction_status:  # idle is 0
+            raise InvalidOption(lent.IN_TRANSACTION)
+        connection.prepare_threshold = None
+        engine.dialect.set_isolation_level(connection, "READ COMMITTED")
+
+    make = lent.connecting_like(engine, make_fit)
+    return lent.make_engine_like(engine, lambda _record: make())
+
+
 def bound_waits(connection: Connection) -> None:
     """Have no statement of a transaction wait without end."""
     connection.exec_driver_sql(_SET_ALL)
+
+
+def current_schema(connection: Connection, tables: Tables) -> str:
+    """Give the schema that a store is in, or is to be made in, where its user has named none.
+
+    That is the first of the session's `search_path` that exists.
+
+    Raises:
+        NotReady: there is none; or it holds no store, and another one of the `search_path` does. Nobody but the user
+            knows which of them is meant.
+    """
+    first: str | None = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
+    if first is None:
+        raise NotReady(
+            "no schema of this session's search_path exists, so there is no place for a store: name one by `schema`"
+        )
+    both = [tables.checkpoint.name, tables.ledger.name]
+    holding = connection.exec_driver_sql(_HOLDING, (tables.version.name, both)).scalars().all()
+    if holding and first not in holding:
+        raise NotReady(
+            f"this session's search_path begins with the schema {first}, which holds no store, and the schema "
+            f"{holding[0]} further on holds one: name the schema (--schema, or schema= in a program), {holding[0]} to "
+            f"use that store or {first} for one of its own"
+        )
+    return first
 
 
 class PostgreSQL(Database):
@@ -138,13 +194,8 @@ class PostgreSQL(Database):
 
         connection.add_notice_handler(hear)
 
-    def current_schema(self, connection: Connection) -> str:
-        found: str | None = connection.exec_driver_sql("SELECT pg_catalog.current_schema()").scalar_one()
-        if found is None:
-            raise NotReady(
-                "no schema of this session's search_path exists, so there is no place for a store: name one by `schema`"
-            )
-        return found
+    def current_schema(self, connection: Connection, tables: Tables) -> str:
+        return current_schema(connection, tables)
 
     def bound_waits(self, connection: Connection) -> None:
         bound_waits(connection)

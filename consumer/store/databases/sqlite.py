@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote, urlsplit
@@ -17,9 +19,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, pool
 from sqlalchemy.exc import DBAPIError
 
 from consumer.core import disk
-from consumer.core.errors import UnsafeDurability
+from consumer.core.errors import InvalidOption, UnsafeDurability
 from consumer.core.events import Events
-from consumer.store.databases import durable
+from consumer.store.databases import durable, lent
 from consumer.store.databases.base import BEGIN_STATEMENT, IN_HANDLER, REFUSED, Cause, Database, Insertion
 from consumer.store.schema import Tables
 from consumer.store.statements import Statements
@@ -32,6 +34,9 @@ BUSY_TIMEOUT_S = 10
 
 BUSY_TIMEOUT_MS = 1000
 """SQLite: a single wait for a lock. Short, since it cannot be interrupted; the store waits again."""
+
+_LEGACY_AUTOCOMMIT = -1
+"""sqlite3.LEGACY_TRANSACTION_CONTROL, which Python has since 3.12: the driver goes by `isolation_level`."""
 
 _FILES = "consumer_files"
 """Key in a connection's `info`: its files."""
@@ -84,7 +89,49 @@ def make_engine(url: URL, **options: Any) -> Engine:
         arguments["timeout"] = BUSY_TIMEOUT_S
     options.setdefault("poolclass", pool.QueuePool)  # for a URI SQLAlchemy would guess at a pool, with a warning
     engine = create_engine(url, connect_args=arguments, **options)
+    event.listen(engine, "do_connect", _look_before)
+    return _with_explicit_transactions(engine)
 
+
+def make_engine_like(engine: Engine) -> Engine:
+    """The same with connections that are made as a user's engine makes them. For `choice.make_engine_like`."""
+    make = lent.connecting_like(engine, _make_fit)
+
+    def connect(record: Any) -> sqlite3.Connection:
+        with closing(make()) as first:  # which file it is, SQLite alone can say; so that is known before it is opened
+            (main,) = first.cursor().execute(durable.MAIN_FILE).fetchone()
+            record.info[_PATH] = os.fsdecode(main)
+            record.info[_BEFORE] = disk.file_id(record.info[_PATH])
+            connection: sqlite3.Connection = make()
+            if connection is first:
+                raise InvalidOption(lent.SAME_AGAIN)
+        return connection
+
+    return _with_explicit_transactions(lent.make_engine_like(engine, connect))
+
+
+def _make_fit(connection: sqlite3.Connection) -> None:
+    """Have a connection that a user's engine has made as our own are, or say what is wrong with it."""
+    if getattr(connection, "autocommit", _LEGACY_AUTOCOMMIT) != _LEGACY_AUTOCOMMIT:
+        raise InvalidOption(
+            "the engine sets sqlite3's autocommit: leave it out, since the store begins its transactions"
+        )
+    if connection.in_transaction:
+        raise InvalidOption(lent.IN_TRANSACTION)
+    if connection.row_factory is not None or connection.text_factory is not str:
+        raise InvalidOption("the engine sets a row_factory or a text_factory for its connections: leave it out")
+    with ThreadPoolExecutor(1) as other_thread:
+        try:
+            other_thread.submit(connection.cursor).result().close()
+        except sqlite3.ProgrammingError as error:
+            raise InvalidOption(
+                "the engine's connections are for one thread alone: make them with check_same_thread=False, since the "
+                "store's is interrupted and closed by another one"
+            ) from error
+    connection.isolation_level = None
+
+
+def _with_explicit_transactions(engine: Engine) -> Engine:
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _record: object) -> None:
         connection.execute("PRAGMA synchronous=EXTRA")  # durable in the default journal mode too, its folder included
@@ -118,10 +165,9 @@ class SQLite(Database):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        event.listen(engine, "do_connect", _look_before)
         event.listen(engine, "connect", _prepare)
 
-    def current_schema(self, connection: Connection) -> str:
+    def current_schema(self, connection: Connection, tables: Tables) -> str:
         return SCHEMA
 
     def bound_waits(self, connection: Connection) -> None:

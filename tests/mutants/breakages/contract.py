@@ -15,6 +15,8 @@ LINE = "tests/contract/test_consume_line.py"
 OF_SESSION = "tests/contract/test_consume_session.py"
 CLIENT = "tests/contract/test_run_client.py"
 UPGRADE = "tests/migrations/test_upgrade.py"
+LENT = "tests/migrations/test_lent.py"
+SCHEMAS = "tests/migrations/test_schemas.py"
 
 BREAKAGES = (
     Breakage(
@@ -118,8 +120,8 @@ BREAKAGES = (
     Breakage(
         "two threads migrate through Alembic's one set of globals",
         "_run",
-        "with _alembic:\n    try:\n        action(config)\n    except MigrationRefused:\n        raise\n    except CommandError as error:\n        raise NotReady(f'{error}; if the database is at that revision, another version made it: use that') from error",
-        "with threading.Lock():\n    try:\n        action(config)\n    except MigrationRefused:\n        raise\n    except CommandError as error:\n        raise NotReady(f'{error}; if the database is at that revision, another version made it: use that') from error",
+        "with _alembic, _alembics_globals_kept():\n    try:\n        action()\n    except MigrationRefused:\n        raise\n    except CommandError as error:\n        raise NotReady(f'{error}; if the database is at that revision, another version made it: use that') from error",
+        "with threading.Lock(), _alembics_globals_kept():\n    try:\n        action()\n    except MigrationRefused:\n        raise\n    except CommandError as error:\n        raise NotReady(f'{error}; if the database is at that revision, another version made it: use that') from error",
         f"{UPGRADE}::test_eight_threads_upgrade_eight_databases",
     ),
     Breakage(
@@ -132,8 +134,8 @@ BREAKAGES = (
     Breakage(
         "a migration that fails half-way leaves its first half",
         "_run_online",
-        "make_short_engine(_url()).begin()",
-        "make_short_engine(_url()).connect().execution_options(isolation_level='AUTOCOMMIT')",
+        "make_short_engine(url).begin()",
+        "make_short_engine(url).connect().execution_options(isolation_level='AUTOCOMMIT')",
         f"{UPGRADE}::test_a_migration_that_fails_half_way_leaves_everything_as_it_was",
     ),
     Breakage(
@@ -149,5 +151,61 @@ BREAKAGES = (
         "connection.execute(Statements(tables).read_state).first() is None",
         "connection is None",
         "tests/cli/test_command.py::test_a_store_at_head_that_lost_its_cursor_or_a_table_is_not_made_anew",
+    ),
+    Breakage(
+        "a migration of ours ends the user's own Alembic run",
+        "_run",
+        "_alembics_globals_kept()",
+        "threading.Lock()",
+        f"{LENT}::test_a_users_migration_makes_the_store_and_goes_on",
+    ),
+    Breakage(
+        "a URL is taken inside the user's own Alembic run",
+        "migrate:_checked",
+        "'config' in vars(context) and not _alembic.locked()",
+        "False",
+        f"{LENT}::test_a_url_is_refused_there_before_anything_is_done",
+    ),
+    Breakage(
+        "SQLite: a store on a lent connection stays when its user rolls back",
+        "_is_begun",
+        "not driver.in_transaction and driver.isolation_level is not None",
+        "False",
+        f"{LENT}::test_nothing_of_it_stays_when_its_user_rolls_back",
+    ),
+    Breakage(
+        "a refusal leaves what it has set on a lent connection",
+        "_lent",
+        "connection.begin_nested()",
+        "threading.Lock()",
+        f"{LENT}::test_a_refusal_leaves_the_users_transaction_usable",
+    ),
+    Breakage(
+        "PostgreSQL: a lent connection keeps our search_path",
+        "_lent",
+        "(before,)",
+        "('nowhere',)",
+        f"{LENT}::test_a_schema_of_postgresql_and_what_its_user_had_set",
+    ),
+    Breakage(
+        "a lent connection without a transaction is taken",
+        "check_connection",
+        "not connection.in_transaction()",
+        "False",
+        f"{LENT}::test_a_connection_without_a_transaction_is_refused",
+    ),
+    Breakage(
+        "a store is made beside one that is further on in the search_path",
+        "postgresql:current_schema",
+        "holding and first not in holding",
+        "False",
+        f"{SCHEMAS}::test_a_store_further_on_is_named_and_neither_taken_nor_joined_by_another",
+    ),
+    Breakage(
+        "a program's store has the names that the environment says",
+        "env:",
+        "GIVEN.get('names')",
+        "None",
+        f"{SCHEMAS}::test_what_a_program_says_goes_before_the_environment",
     ),
 )

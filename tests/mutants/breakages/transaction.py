@@ -16,6 +16,7 @@ FAILURES = "tests/store/test_failures.py"
 OUTCOME = "tests/store/test_outcome.py"
 BISECTION = "tests/store/test_bisection.py"
 OF_HANDLERS = "tests/store/test_handlers.py"
+ENGINES = "tests/store/test_engines.py"
 
 BREAKAGES = (
     # One transaction.
@@ -322,7 +323,7 @@ BREAKAGES = (
     ),
     Breakage(
         "SQLite: commits are not synced",
-        "sqlite:make_engine",
+        "_with_explicit_transactions",
         "'PRAGMA synchronous=EXTRA'",
         "'PRAGMA synchronous=NORMAL'",
         f"{DURABILITY}::test_a_store_runs_sqlite_with_a_log_that_is_synced_at_every_commit",
@@ -454,5 +455,68 @@ BREAKAGES = (
         "code is None or not is_lasting_refusal(code)",
         "code",
         "tests/store/test_sessions.py::test_a_refused_name_is_final_and_carries_its_code",
+    ),
+    Breakage(
+        "a store takes the connections of a user's pool",
+        "connecting_like",
+        "engine.pool.recreate()",
+        "engine.pool",
+        f"{ENGINES}::test_the_users_engine_stays_as_it_was",
+    ),
+    Breakage(
+        "a connection that cannot be used is left open",
+        "connecting_like",
+        "connection.close()",
+        "None",
+        f"{ENGINES}::test_a_listener_that_leaves_a_transaction_open_is_refused",
+    ),
+    Breakage(
+        "an engine that shares one connection is taken",
+        "check_engine",
+        "isinstance(engine.pool, pool.StaticPool | pool.SingletonThreadPool)",
+        "isinstance(engine.pool, pool.StaticPool)",
+        f"{ENGINES}::test_an_engine_that_shares_one_connection_is_refused",
+    ),
+    Breakage(
+        "SQLite: a creator that gives one connection twice is taken",
+        "sqlite:make_engine_like",
+        "connection is first",
+        "False",
+        f"{ENGINES}::test_a_creator_that_gives_one_connection_twice_is_refused",
+    ),
+    Breakage(
+        "PostgreSQL: a creator that gives one connection twice is taken",
+        "postgresql:make_engine_like",
+        "connection in given",
+        "False",
+        f"{ENGINES}::test_a_creator_that_gives_one_connection_twice_is_refused",
+    ),
+    Breakage(
+        "PostgreSQL: a user's AUTOCOMMIT is the store's",
+        "postgresql:make_engine_like",
+        "engine.dialect.set_isolation_level(connection, 'READ COMMITTED')",
+        "None",
+        f"{ENGINES}::test_the_users_isolation_level_is_not_the_stores",
+    ),
+    Breakage(
+        "PostgreSQL: statements are prepared on a lent engine's connections",
+        "postgresql:make_engine_like",
+        "connection.prepare_threshold = None",
+        "connection.prepare_threshold = 5",
+        f"{ENGINES}::test_nothing_is_prepared_on_the_server",
+    ),
+    Breakage(
+        "SQLite: a user's connections begin and commit by themselves",
+        "sqlite:_make_fit",
+        "connection.isolation_level = None",
+        "pass",
+        f"{ENGINES}::test_its_connection_is_kept_from_batch_to_batch",
+    ),
+    Breakage(
+        "SQLite: which file a lent connection is to is looked up when it is open",
+        "sqlite:make_engine_like",
+        "record.info[_BEFORE] = disk.file_id(record.info[_PATH])",
+        "record.info[_BEFORE] = None",
+        f"{ENGINES}::test_a_file_that_is_replaced_while_it_is_opened_is_noticed",
     ),
 )
