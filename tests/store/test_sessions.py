@@ -1,5 +1,6 @@
 """PostgreSQL: what the promise needs holds inside each transaction, whatever anybody has set for the session or the role."""
 
+import os
 import time
 
 import psycopg
@@ -19,8 +20,8 @@ EVENTS = stream(10)
 PARTS = (EVENTS[:3], EVENTS[3:6], EVENTS[4:8], EVENTS[8:])
 
 LEFT = [
-    "SET ROLE nothing_granted",
-    "SET SESSION AUTHORIZATION nothing_granted",
+    "SET ROLE {role}",
+    "SET SESSION AUTHORIZATION {role}",
     "SET default_transaction_read_only = on",
     "SET client_min_messages = error",
     "SET synchronous_commit = off",
@@ -38,18 +39,19 @@ LEFT = [
 
 
 @pytest.fixture
-def nothing_granted(postgres_url):
-    execute(postgres_url, "DROP ROLE IF EXISTS nothing_granted", "CREATE ROLE nothing_granted")
-    yield
-    execute(postgres_url, "DROP ROLE nothing_granted")
+def role(postgres_url):
+    """One that was granted nothing. Its name is this process's: other tests may use the same server."""
+    name = f"nothing_granted_{os.getpid()}"
+    execute(postgres_url, f"CREATE ROLE {name}")
+    yield name
+    execute(postgres_url, f"DROP ROLE {name}")
 
 
 @pytest.mark.parametrize("statement", LEFT)
 @pytest.mark.parametrize("raw", [False, True], ids=["SQLAlchemy", "driver"])
-def test_what_a_handler_leaves_on_its_session_does_not_reach_the_next_batch(
-    postgres_url, nothing_granted, statement, raw
-) -> None:
+def test_what_a_handler_leaves_on_its_session_does_not_reach_the_next_batch(postgres_url, role, statement, raw) -> None:
     settings: list[tuple] = []
+    statement = statement.format(role=role)
 
     def handler(connection, events) -> None:
         record(connection, events)
@@ -65,7 +67,8 @@ def test_what_a_handler_leaves_on_its_session_does_not_reach_the_next_batch(
             outcome = store.apply(part, handler)
             assert (outcome.error, outcome.acked) == (None, len(part))
         connection = store._connection
-        assert connection.exec_driver_sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").scalar_one() == 0
+        locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+        assert connection.exec_driver_sql(locks).scalar_one() == 0
         assert connection.exec_driver_sql("SELECT count(*) FROM pg_prepared_statements").scalar_one() == 0
         connection.rollback()
     assert len(set(settings)) == 1
