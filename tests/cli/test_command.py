@@ -198,9 +198,6 @@ def test_a_store_of_a_newer_version_is_shown_and_not_upgraded(consumer, url: str
         f"sqlite://somebody:{SECRET}@nowhere.invalid/x",
         "sqlite+aiosqlite:///x.db",
         "sqlite://x.db",
-        "sqlite:///x.db?mode=ro",  # without uri=true SQLAlchemy would warn, ignore it and write
-        "sqlite:///x.db?timeout=soon",
-        "sqlite:///x.db?timeout=1&timeout=2",
         "nonsense",
         "x.db",
         "",
@@ -209,6 +206,25 @@ def test_a_store_of_a_newer_version_is_shown_and_not_upgraded(consumer, url: str
 def test_a_url_that_is_none_is_a_usage_error(consumer, command: str, database: str, tmp_path: Path):
     done = consumer(command, "--db", database)
     check_that_it_failed(done, USAGE, "give sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+    assert SECRET not in done.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("database", "reason"),
+    [
+        ("sqlite:///is it?/s.db", "write a ? in a file's name as %3F"),
+        ("sqlite:///x.db?mode=ro", "mode is for file: URIs"),  # SQLAlchemy would warn, ignore it and write
+        ("sqlite:///x.db?timeout=1&timeout=2", "timeout stands there twice"),
+        (f"postgresql://somebody:{SECRET}%00@nowhere.invalid/x", "zero byte (%00) in its password"),
+        (f"postgresql://somebody:{SECRET}@nowhere.invalid/x?sslmode=", "write sslmode=VALUE"),
+        (f"postgresql://somebody:{SECRET}@nowhere.invalid/x?prepare_threshold=0", "prepare_threshold is not needed"),
+    ],
+)
+def test_an_option_of_a_url_is_refused_by_name(consumer, command: str, database: str, reason: str, tmp_path: Path):
+    done = consumer(command, "--db", database)
+    check_that_it_failed(done, USAGE, reason)
     assert SECRET not in done.err
     assert not list(tmp_path.iterdir())
 

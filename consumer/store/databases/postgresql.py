@@ -79,7 +79,8 @@ _CHECKED = ("fsync", "full_page_writes", "synchronous_commit")
 """What the first three columns of that are."""
 
 _FORGET = (
-    "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DEALLOCATE ALL; UNLISTEN *; "
+    "RESET statement_timeout; RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; DEALLOCATE ALL; "
+    "UNLISTEN *; "
     "SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 )
 """What `DISCARD ALL` does, which a transaction must not say: nothing that a handler has left for the session stays."""
