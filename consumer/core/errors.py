@@ -302,17 +302,20 @@ class HandlerFailed(ConsumerError):
     """A handler raised, or broke a rule of handlers. Nothing of the event is in the database.
 
     Attributes:
-        seq: the number of the event, or of the first of several.
+        seq: the number of the event or record, or of the first of several.
         reason: what happened. The handler's own exception is `__cause__`.
+        stream: the record's stream, None for an event.
     """
 
-    def __init__(self, seq: int, reason: str) -> None:
+    def __init__(self, seq: int, reason: str, *, stream: str | None = None) -> None:
         super().__init__(seq, reason)
         self.seq = seq
         self.reason = reason
+        self.stream = stream
 
     def __str__(self) -> str:
-        return f"the handler failed at event {self.seq}: {self.reason}; fix it, or the data, and start again"
+        what = f"event {self.seq}" if self.stream is None else f"record {self.seq} of stream {self.stream}"
+        return f"the handler failed at {what}: {self.reason}; fix it, or the data, and start again"
 
 
 class ConnectFailed(ConsumerError):
@@ -540,4 +543,63 @@ class UnfinishedRecord(ConsumerError):
         return (
             f"the last line of stream {self.stream}, which begins at byte {self.seq}, has no newline: "
             "finish or remove it, or wait for whoever writes it"
+        )
+
+
+class HandlerChanged(ConsumerError):
+    """A stream was consumed by another handler so far, so that this one would never see what came before.
+
+    Attributes:
+        stream: the stream's name.
+        known: the name of the handler that has consumed it.
+        given: the name of the one that was given.
+    """
+
+    def __init__(self, stream: str, known: str, given: str) -> None:
+        super().__init__(stream, known, given)
+        self.stream = stream
+        self.known = known
+        self.given = given
+
+    def __str__(self) -> str:
+        return (
+            f"stream {self.stream} was consumed by the handler {self.known} so far, and {self.given} would not see "
+            "what that one has: give another name to begin anew under it, or this name again to go on where it stands"
+        )
+
+
+class UnknownStream(ConsumerError):
+    """There is no stream of that name in this store.
+
+    Attributes:
+        stream: the name.
+    """
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self.stream = stream
+
+    def __str__(self) -> str:
+        return f"there is no stream {self.stream} in this store: consumer status lists those that there are"
+
+
+class NotAsExpected(ConsumerError):
+    """A stream's cursor is not where it was expected, so nothing was changed.
+
+    Attributes:
+        stream: the stream's name.
+        expected: the number that was expected to be the last one.
+        last: the number of its last committed record, -1 for none.
+    """
+
+    def __init__(self, stream: str, expected: int, last: int) -> None:
+        super().__init__(stream, expected, last)
+        self.stream = stream
+        self.expected = expected
+        self.last = last
+
+    def __str__(self) -> str:
+        return (
+            f"the last record of stream {self.stream} is {self.last}, not {self.expected} as was expected: nothing was "
+            "changed; look at it again before deciding"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from consumer.core.errors import SchemaMismatch
@@ -50,3 +51,59 @@ class Outcome:
     def followed_by(self, other: Outcome) -> Outcome:
         """Put what became of the next events behind this."""
         return replace(other, acked=self.acked + other.acked, new=self.new + other.new)
+
+    def ended_by(self, error: Exception) -> Outcome:
+        """Say that the event after these has failed."""
+        return replace(self, error=error)
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """A stream that cannot go on, while others can.
+
+    Attributes:
+        stream: its name.
+        at: the number of the record that it cannot pass, None where it is not about one.
+        error: why.
+    """
+
+    stream: str
+    at: int | None
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class RunsOutcome:
+    """What became of runs of records.
+
+    Attributes:
+        through: for each stream of which something may be acknowledged the number up to which everything is settled.
+        new: how many records were new.
+        duplicates: how many were consumed before.
+        halted: streams that cannot go on. What precedes the record that they are halted at is committed.
+        stale: streams whose runs come of a placement that holds no more, or that are paused: nothing of them counted,
+            and they are to be placed anew.
+        error: what kept the rest from being applied, None where nothing did.
+    """
+
+    through: Mapping[str, int] = field(default_factory=dict)
+    new: int = 0
+    duplicates: int = 0
+    halted: tuple[Halt, ...] = ()
+    stale: frozenset[str] = frozenset()
+    error: Exception | None = None
+
+    def followed_by(self, other: RunsOutcome) -> RunsOutcome:
+        """Put what became of the next records behind this."""
+        return RunsOutcome(
+            {**self.through, **other.through},
+            self.new + other.new,
+            self.duplicates + other.duplicates,
+            self.halted + other.halted,
+            self.stale | other.stale,
+            other.error,
+        )
+
+    def ended_by(self, error: Exception) -> RunsOutcome:
+        """Say that what comes behind these has failed."""
+        return replace(self, error=error)

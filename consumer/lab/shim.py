@@ -38,12 +38,14 @@ _MAIN = "main"
 """Each table is named with its schema, so that a temporary table of the same name is never meant."""
 
 
+_DIALECT = sqlite.dialect(paramstyle="named")
+
+
 def _text(clause: ClauseElement) -> str:
-    dialect = sqlite.dialect(paramstyle="named")
-    return str(clause.compile(dialect=dialect, schema_translate_map={None: _MAIN}, render_schema_translate=True))
+    return str(clause.compile(dialect=_DIALECT, schema_translate_map={None: _MAIN}, render_schema_translate=True))
 
 
-_TABLES = CONTRACT.metadata.sorted_tables
+_TABLES = CONTRACT.contract
 _STATEMENTS = Statements(CONTRACT)
 _CREATE = [_text(CreateTable(table, if_not_exists=True)) for table in _TABLES]
 _INSERT_FIRST_ROW = _text(_STATEMENTS.insert_first_row)
@@ -92,7 +94,7 @@ def _has_table(con: sqlite3.Connection, table: Table) -> bool:
     found = [FoundColumn(name, type_, bool(key)) for _, name, type_, _, _, key in cursor.fetchall()]
     if not found:
         return False
-    problem = difference(table, found, sqlite=True)
+    problem = difference(table, found, _DIALECT)
     if problem is not None:
         raise sqlite3.DatabaseError(problem)
     return True

@@ -1,24 +1,21 @@
 """What becomes of a batch on which the handler fails: its left half is applied, then its right half.
 
-The failing event is found in as many steps as the batch can be halved. What precedes it is committed.
+What failed is found in as many steps as the batch can be halved. What precedes it is committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
-from consumer.core.events import Event
-from consumer.core.outcome import Outcome
-from consumer.store.handlers import HandlerRaised
+from consumer.store.sheet import Batch, HandlerRaised, Result
 
 
-def apply_in_halves(events: Sequence[Event], apply: Callable[[Sequence[Event]], Outcome]) -> Outcome:
+def apply_in_halves(batch: Batch[Result], apply: Callable[[Batch[Result]], Result]) -> Result:
     """Apply a batch, whole if possible.
 
     Args:
-        events: the batch.
-        apply: applies events in one transaction.
+        batch: the batch.
+        apply: applies a batch in one transaction.
 
     Returns:
         What became of it. What `apply` raises once something is committed is the outcome's error.
@@ -27,16 +24,16 @@ def apply_in_halves(events: Sequence[Event], apply: Callable[[Sequence[Event]], 
         Exception: what `apply` has raised, where nothing of the batch is known to be committed.
     """
     try:
-        return apply(events)
+        return apply(batch)
     except HandlerRaised as failure:
         # Where the handler has ended the transaction nobody knows what of it stays, and trying again would hide that.
-        if len(events) == 1 or failure.ended:
-            return Outcome(0, 0, failure.before.last, failure.as_result(), failure.before.total)
-    middle = len(events) // 2
-    left = apply_in_halves(events[:middle], apply)
+        if len(batch) == 1 or failure.ended:
+            return batch.failed(failure)
+        first, second = batch.halves(failure)
+    left = apply_in_halves(first, apply)
     if left.error is not None:
         return left
     try:
-        return left.followed_by(apply_in_halves(events[middle:], apply))
+        return left.followed_by(apply_in_halves(second.after(left), apply))
     except Exception as error:  # noqa: BLE001 - whatever it is, what is committed must be acknowledged before it is raised
-        return replace(left, error=error)
+        return left.ended_by(error)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, NestedTransaction
 
-from consumer.core.errors import HandlerFailed
-from consumer.core.events import Event, Events
-from consumer.core.outcome import State
-from consumer.core.words import one_line
+from consumer.core.events import Event
+from consumer.core.records import Record
 from consumer.store.databases.base import IN_HANDLER, REFUSED, Cause
 from consumer.store.databases.choice import cause_of
 from consumer.store.retry import Patience, patience
+from consumer.store.sheet import HandlerRaised, Sheet
 
 Handler: TypeAlias = Callable[[Connection, list[Event]], None]
 """`handler(connection, events)`: a user's own changes, in the store's transaction, for new events only."""
 
+RecordHandler: TypeAlias = Callable[[Connection, list[Record]], None]
+"""`handler(connection, records)`: the same for records, which may be of several streams."""
 
 _ENDED = (
     "a handler must leave its transaction as it was: no commit, rollback or close, no savepoint left open, no "
@@ -32,7 +32,7 @@ _ENDED = (
 )
 
 
-def check_handler(handler: Handler) -> None:
+def check_handler(handler: Handler | RecordHandler) -> None:
     """Raise `TypeError` for a handler that cannot be one: it runs in a thread, inside a transaction."""
     call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - to look inside
     if not callable(handler) or inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
@@ -47,34 +47,7 @@ def check_handler(handler: Handler) -> None:
         raise TypeError(f"a handler is called as handler(connection, events): {error}") from error
 
 
-class HandlerRaised(Exception):
-    """A handler failed on some events, for a reason that is no failure of the database.
-
-    Attributes:
-        before: where the store stood before them.
-        seq: the first of them.
-        cause: what was raised.
-        ended: the handler has ended the transaction, so that what it did may be committed.
-    """
-
-    def __init__(self, before: State, events: Events, cause: BaseException, *, ended: bool) -> None:
-        super().__init__(before)
-        self.before = before
-        self.seq = events[0][0]
-        self.cause = cause
-        self.ended = ended
-
-    def as_result(self) -> HandlerFailed:
-        """Give what the user gets to see."""
-        reason = type(self.cause).__name__
-        with suppress(Exception):  # a user's own error, which may be unable to say anything
-            reason = one_line(f"{reason}: {self.cause}")
-        failed = HandlerFailed(self.seq, reason)
-        failed.__cause__ = self.cause
-        return failed
-
-
-def call_inside_savepoint(handler: Handler, connection: Connection, before: State, new: Events) -> None:
+def call_inside_savepoint(handler: Callable[..., None], connection: Connection, sheet: Sheet[Any]) -> None:
     """Call a handler inside a savepoint: its release proves that the transaction is still the one that was begun.
 
     Raises:
@@ -86,7 +59,7 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
     info.pop(REFUSED, None)
     info[IN_HANDLER] = True
     try:
-        _call(handler, connection, list(new))
+        _call(handler, connection, list(sheet.new()))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise  # Ctrl-C; in another thread it can only be the handler's own
@@ -96,14 +69,14 @@ def call_inside_savepoint(handler: Handler, connection: Connection, before: Stat
         if patience(error) is Patience.FOREVER and not ended:
             raise
         refused = info.pop(REFUSED, None)
-        raise HandlerRaised(before, new, PermissionError(refused) if refused else error, ended=ended) from error
+        raise HandlerRaised(sheet, PermissionError(refused) if refused else error, ended=ended) from error
     finally:
         info[IN_HANDLER] = False
     if not _ends(savepoint, savepoint.commit) or connection.info is not info:  # another one where it was detached
-        raise HandlerRaised(before, new, RuntimeError(_ENDED), ended=True)
+        raise HandlerRaised(sheet, RuntimeError(_ENDED), ended=True)
 
 
-def _call(handler: Callable[[Connection, list[Event]], object], connection: Connection, new: list[Event]) -> None:
+def _call(handler: Callable[[Connection, Any], object], connection: Connection, new: list[Any]) -> None:
     result = handler(connection, new)
     if inspect.iscoroutine(result):
         result.close()

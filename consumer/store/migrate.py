@@ -174,7 +174,7 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
     statements = Statements(tables)
     readable = sqlite.as_it_can_be_read(parsed) if parsed.get_backend_name() == "sqlite" else parsed
     with _looking_at(readable, names) as connection:
-        if not _has_all(connection, tables):
+        if find_tables(connection, tables.contract) != set(tables.contract):
             raise missing
         row = connection.execute(statements.read_state).one_or_none()
         if row is None:
@@ -235,11 +235,26 @@ def find_tables(connection: Connection, tables: Iterable[Table]) -> set[Table]:
             continue
         keys = inspector.get_pk_constraint(name)["constrained_columns"]
         columns = [FoundColumn(c["name"], str(c["type"]), c["name"] in keys) for c in inspector.get_columns(name)]
-        problem = difference(table, columns, sqlite=connection.dialect.name == "sqlite")
+        problem = difference(table, columns, connection.dialect)
         if problem is not None:
             raise SchemaMismatch(f"{problem}. Nothing was changed; rename that table, or use another database")
         found.add(table)
     return found
+
+
+def refuse_tables(connection: Connection, tables: Iterable[Table]) -> None:
+    """Make sure that a database has none of some tables that are to be made.
+
+    Raises:
+        SchemaMismatch: it has one, which nothing recorded tells to be ours.
+    """
+    inspector = inspect(connection)
+    found = [name for table in tables if (name := _find_name(inspector, table)) is not None]
+    if found:
+        raise SchemaMismatch(
+            f"a table {found[0]} exists that no recorded migration has made. Nothing was changed; rename that table, "
+            "or give the store's tables a prefix"
+        )
 
 
 def _find_name(inspector: Inspector, table: Table) -> str | None:

@@ -1,23 +1,27 @@
-"""The contract's checkpoint and ledger as the store keeps them: what is read, judged and written for a batch of events.
+"""The contract's checkpoint and ledger: what is read, judged and written for a batch of events.
 
 Everything here happens inside a transaction that `transaction.py` has begun and will end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from consumer.core import points, verdict
-from consumer.core.errors import Fenced, NotReady
+from consumer.core.errors import Fenced, HandlerFailed, NotReady
 from consumer.core.events import Event, Events
-from consumer.core.outcome import State, checked_state
+from consumer.core.outcome import Outcome, State, checked_state
 from consumer.core.points import Point
 from consumer.core.verdict import Plan
 from consumer.store.databases.base import Database
+from consumer.store.sheet import Batch, HandlerRaised, Sheet
 from consumer.store.statements import Statements
+
+PAIR = ""
+"""The name that stands for the contract's numbering among those of streams, none of which is empty."""
 
 
 class Pair:
@@ -74,6 +78,67 @@ class Pair:
             run = [seq for _, seq in group]
             found.update(cursor.execute(self._read_deltas, {"low": run[0], "high": run[-1]}).fetchall())
         return found
+
+
+class EventsBatch(Batch[Outcome]):
+    """Events in the order in which they arrived, duplicates and all."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def halves(self, failure: HandlerRaised) -> tuple[EventsBatch, EventsBatch]:
+        middle = len(self.events) // 2
+        return EventsBatch(self.events[:middle]), EventsBatch(self.events[middle:])
+
+    def after(self, outcome: Outcome) -> EventsBatch:
+        return self
+
+    def failed(self, failure: HandlerRaised) -> Outcome:
+        sheet = failure.sheet
+        assert isinstance(sheet, PairSheet)
+        error = HandlerFailed(sheet.new()[0][0], failure.reason())
+        error.__cause__ = failure.cause
+        return Outcome(0, 0, sheet.before.last, error, sheet.before.total)
+
+
+class PairSheet(Sheet[Outcome]):
+    """One transaction's work on events.
+
+    Attributes:
+        before: where the store stood, once that is read.
+    """
+
+    before: State
+    _plan: Plan
+
+    def __init__(self, pair: Pair, events: Sequence[Event]) -> None:
+        self._pair = pair
+        self._events = events
+        self._after: State | None = None
+
+    def judge(self, cursor: Any) -> None:
+        self.before = self._pair.lock(cursor)
+        self._plan = self._pair.plan(cursor, self.before, self._events)
+
+    def claimed(self) -> Mapping[str, int]:
+        return {PAIR: self.before.last} if self._plan.acked else {}
+
+    def changes(self) -> bool:
+        return bool(self._plan.new)
+
+    def new(self) -> Events:
+        return self._plan.new
+
+    def write(self, cursor: Any) -> Mapping[str, int]:
+        self._after = self._pair.write(cursor, self.before, self._plan.new)
+        return {PAIR: self._after.last}
+
+    def outcome(self) -> Outcome:
+        plan, after = self._plan, self._after or self.before
+        return Outcome(plan.acked, len(plan.new), after.last, plan.error, after.total)
 
 
 def no_store() -> NotReady:

@@ -3,6 +3,8 @@
 Migrations, the store and the shim all build on these objects; nothing else knows a table or a column by name.
 `checkpoint` and `ledger` are the contract's two tables and never change shape. A user may have another table of one of
 these names, so all of them can be given a prefix.
+
+What belongs to records is in tables whose names begin with `consumer_`: a row for each stream, and none for a record.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, String, Table
+from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, MetaData, String, Table, Text
+from sqlalchemy.engine import Dialect
 
 from consumer.core.errors import InvalidOption
 
 NOTHING_YET = -1
 """The cursor of a store that has seen no event."""
 
-HEAD = "0001"
+HEAD = "0002"
 """The revision that these tables correspond to. Kept here, so that a running consumer can check it without Alembic."""
 
 _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,29}|")
@@ -42,6 +45,13 @@ class Tables:
         metadata: all of them but Alembic's.
         checkpoint: one row, the cursor and the total.
         ledger: a row for each event.
+        contract: these two.
+        store: one row: the store's own id, the oldest revision whose programs may go on using it, and how many moves by
+            hand there were.
+        stream: a row for each stream of records: where it stands, the sum of what was consumed, and what stopped it.
+        mark: what the count and the checksum of a stream were at some number.
+        lease: which process consumes from a source.
+        override: each move of a stream by hand, with its reason.
         version: where Alembic keeps this schema's revision, to be read only. It is not `alembic_version`, which is the
             user's.
     """
@@ -69,6 +79,70 @@ class Tables:
             self.metadata,
             Column("seq", _Big, primary_key=True, nullable=True, autoincrement=False),
             Column("delta", Integer, nullable=False),
+        )
+        self.contract = (self.checkpoint, self.ledger)
+        self.store = Table(
+            f"{prefix}consumer_store",
+            self.metadata,
+            Column("id", Integer, CheckConstraint("id=1"), primary_key=True, autoincrement=False),
+            Column("store_id", Text, nullable=False),
+            Column("compatible_from", Text, nullable=False),
+            Column("moves", _Big, nullable=False),
+        )
+        self.stream = Table(
+            f"{prefix}consumer_stream",
+            self.metadata,
+            Column("name", Text, primary_key=True),
+            Column("identity", Text),
+            Column("begins", Text, nullable=False),  # where it was to begin: `earliest`, a number, …
+            Column("last", _Big, nullable=False),
+            Column("through", _Big, nullable=False),
+            Column("token", Text),  # in hexadecimal digits, as all bytes are here
+            Column("records", _Big, nullable=False),
+            Column("checksum", Text, nullable=False),
+            Column("last_digest", Text),
+            Column("last_timestamp_ms", _Big),
+            Column("state", Text, nullable=False),
+            Column("generation", _Big, nullable=False),
+            Column("starts", Integer, nullable=False),
+            Column("halted_at", _Big),
+            Column("halted_error", Text),
+            Column("halted_since_ms", _Big),
+            Column("handler", Text),
+            Column("committed_ms", _Big),
+        )
+        self.mark = Table(
+            f"{prefix}consumer_mark",
+            self.metadata,
+            Column("stream", Text, primary_key=True),
+            Column("through", _Big, primary_key=True, autoincrement=False),
+            Column("records", _Big, nullable=False),
+            Column("checksum", Text, nullable=False),
+        )
+        self.lease = Table(
+            f"{prefix}consumer_lease",
+            self.metadata,
+            Column("source", Text, primary_key=True),
+            Column("holder", Text, nullable=False),
+            Column("handler", Text),
+            Column("since_ms", _Big, nullable=False),
+            Column("until_ms", _Big, nullable=False),
+        )
+        self.override = Table(
+            f"{prefix}consumer_override",
+            self.metadata,
+            Column("stream", Text, primary_key=True),
+            Column("number", _Big, primary_key=True, autoincrement=False),  # 1 is the stream's first
+            Column("made_ms", _Big, nullable=False),
+            Column("made_by", Text, nullable=False),
+            Column("what", Text, nullable=False),
+            Column("from_last", _Big, nullable=False),
+            Column("from_through", _Big, nullable=False),
+            Column("to_last", _Big, nullable=False),
+            Column("to_through", _Big, nullable=False),
+            Column("from_identity", Text),
+            Column("to_identity", Text),
+            Column("reason", Text, nullable=False),
         )
         self.version = Table(
             f"{prefix}consumer_alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)
@@ -114,7 +188,7 @@ class FoundColumn(NamedTuple):
     is_key: bool
 
 
-def difference(table: Table, found: Iterable[FoundColumn], *, sqlite: bool) -> str | None:
+def difference(table: Table, found: Iterable[FoundColumn], dialect: Dialect) -> str | None:
     """Name what keeps an existing table from serving as one of ours.
 
     Case, NOT NULL and CHECK are not compared: a store that somebody else's solution of the contract made is as good.
@@ -122,8 +196,8 @@ def difference(table: Table, found: Iterable[FoundColumn], *, sqlite: bool) -> s
     Args:
         table: one of the tables above.
         found: the columns of the existing table of that name.
-        sqlite: whether types are SQLite's, where every type with INT in it stores the same integers; elsewhere BIGINT
-            and INTEGER differ.
+        dialect: the database's. On SQLite every type with INT in it stores the same integers; elsewhere BIGINT and
+            INTEGER differ.
 
     Returns:
         One sentence that names both shapes, or None where it serves.
@@ -131,15 +205,12 @@ def difference(table: Table, found: Iterable[FoundColumn], *, sqlite: bool) -> s
 
     def shape(columns: Iterable[FoundColumn]) -> set[tuple[str, str, bool]]:
         return {
-            (name.lower(), "INT" if sqlite and "INT" in type_.upper() else type_.upper(), is_key)
+            (name.lower(), "INT" if dialect.name == "sqlite" and "INT" in type_.upper() else type_.upper(), is_key)
             for name, type_, is_key in columns
         }
 
     found = list(found)
-    wanted = [
-        FoundColumn(c.name, "BIGINT" if isinstance(c.type, BigInteger) and not sqlite else "INTEGER", c.primary_key)
-        for c in table.columns
-    ]
+    wanted = [FoundColumn(c.name, c.type.compile(dialect), c.primary_key) for c in table.columns]
     if shape(found) == shape(wanted):
         return None
     return f"a table {table.name} exists with other columns: {_describe(found)}; needed: {_describe(wanted)}"

@@ -1,32 +1,48 @@
-"""The store: every change to the database, one transaction for a batch of events.
+"""The store: every change to the database, one transaction for a batch of events or records.
 
 A batch is judged, applied, given to the user's handler and committed under one lock, or not at all. By definition that
-equals applying its events one by one: the same tables, the same acknowledgements, the same error.
+equals applying what is in it one by one: the same tables, the same acknowledgements, the same error.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from sqlalchemy import URL, Connection, CursorResult, Engine, Executable, event, inspect
 from sqlalchemy.exc import DBAPIError
 
 from consumer.core import points
-from consumer.core.errors import InvalidOption, NotReady, StoppedByForce, StoreReplaced
-from consumer.core.events import Event, Events
-from consumer.core.outcome import Outcome, State, checked_state
+from consumer.core.errors import (
+    BadRecord,
+    HandlerFailed,
+    InvalidOption,
+    NotReady,
+    StoppedByForce,
+    StoreReplaced,
+)
+from consumer.core.events import Event
+from consumer.core.outcome import Halt, Outcome, RunsOutcome, State, checked_state
 from consumer.core.points import Point
+from consumer.core.runs import Offer, Run
+from consumer.core.starts import Earliest, Start
+from consumer.core.streams import Lease, Override, Stream
 from consumer.store.bisection import apply_in_halves
+from consumer.store.claims import Claim, ClaimSheet, HaltSheet
 from consumer.store.databases.base import READ_ONLY, Cause
 from consumer.store.databases.choice import cause_of, database_of, is_busy, make_engine, make_engine_like
-from consumer.store.handlers import Handler, HandlerRaised, call_inside_savepoint, check_handler, refuse_to_commit
-from consumer.store.pair import Pair, no_store
+from consumer.store.handlers import Handler, RecordHandler, call_inside_savepoint, check_handler, refuse_to_commit
+from consumer.store.leases import GiveBackSheet, Leases, TakeSheet
+from consumer.store.moves import Move, MoveSheet
+from consumer.store.pair import PAIR, EventsBatch, Pair, PairSheet, no_store
 from consumer.store.retry import TRIES
-from consumer.store.schema import HEAD, Tables
-from consumer.store.statements import Statements
+from consumer.store.runs import RunsBatch, RunsSheet
+from consumer.store.schema import HEAD, NOTHING_YET, Tables
+from consumer.store.sheet import Batch, Done, HandlerRaised, Sheet
+from consumer.store.statements import LeaseStatements, Statements, StreamStatements
+from consumer.store.streams import Streams, read_stream
 
 BEGIN_TRIES = 30
 """SQLite: how often the beginning of a transaction waits for another writer, a second each, before that is an error."""
@@ -34,9 +50,12 @@ BEGIN_TRIES = 30
 HANDLER_WAIT_S = 0.1
 """The wait before the second try of an event whose handler fails. It doubles before each further one."""
 
+SheetOf: TypeAlias = Callable[[Connection], Sheet[Done]]
+"""Makes the work of one transaction, when that has begun."""
+
 
 class Store:
-    """A checkpoint and a ledger in a database. For one thread at a time, `interrupt` excepted."""
+    """Where a database stands, and what it is changed by. For one thread at a time, `interrupt` excepted."""
 
     def __init__(
         self, url: str | URL | None = None, *, engine: Engine | None = None, prefix: str = "", schema: str | None = None
@@ -57,6 +76,7 @@ class Store:
         """
         self._tables = Tables(prefix)
         self._statements = Statements(self._tables)
+        self._records = StreamStatements(self._tables)
         if engine is not None and url is None:
             self._engine = make_engine_like(engine)
         elif url is not None and engine is None:
@@ -66,9 +86,11 @@ class Store:
         self._database = database_of(self._engine)
         self._schema = schema  # where the tables are, once that is known
         self._pair: Pair | None = None  # the statements over them, once it is
+        self._streams: Streams | None = None
+        self._leases: Leases | None = None
         self._connection: Connection | None = None
         self._interrupted = threading.Event()
-        self._durable: int | None = None  # the cursor that is known to be on disk, once there is one
+        self._durable: dict[str, int] = {}  # the cursors that are known to be on disk
         event.listen(self._engine, "commit", refuse_to_commit)
 
     def __enter__(self) -> Self:
@@ -84,7 +106,7 @@ class Store:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._durable = None
+        self._durable.clear()
         self._engine.dispose()
 
     def state(self) -> State:
@@ -125,7 +147,7 @@ class Store:
             with self._reading() as connection:
                 last = self._read_state(connection).last
                 self._database.check_place(connection)
-            if self._connection is None or last != self._durable:
+            if self._connection is None or last != self._durable.get(PAIR):
                 return self._make_durable()
             self._database.check_place(self._connection)
         return last
@@ -158,7 +180,185 @@ class Store:
         """
         if handler is not None:
             check_handler(handler)
-        return apply_in_halves(events, lambda part: self._apply_part(part, handler))
+
+        def apply(batch: Batch[Outcome]) -> Outcome:
+            assert isinstance(batch, EventsBatch)
+            return self._apply_part(len(batch), lambda c: PairSheet(self._pair_of(c), batch.events), handler)
+
+        return apply_in_halves(EventsBatch(events), apply)
+
+    # Streams of records.
+
+    def claim(
+        self,
+        offers: Sequence[Offer],
+        start: Start = Earliest(),  # noqa: B008 - it is frozen
+        *,
+        handler: str | None = None,
+        takes_over: bool = False,
+    ) -> Claim:
+        """Say where streams are to be started that a source offers, and note that they are about to be consumed.
+
+        Args:
+            offers: what the source says of each, which is judged before anything of it is consumed.
+            start: where a stream begins that is offered for the first time. That is stored with it, and goes on to
+                hold.
+            handler: the name of the handler that is to consume them.
+            takes_over: whether that may be another one than has consumed them so far.
+
+        Returns:
+            Where to start each, and which of them cannot be.
+
+        Raises:
+            HandlerChanged: another handler has consumed a stream so far.
+            InvalidOption: a stream cannot begin at that start.
+            NotReady, Exception: as for `resume` and `apply`.
+        """
+        return self._transact(lambda c: ClaimSheet(self._streams_of(c), offers, start, handler, takes_over=takes_over))
+
+    def apply_runs(self, runs: Sequence[Run], handler: RecordHandler | None = None) -> RunsOutcome:
+        """Apply runs of records, each record exactly once, all in one transaction.
+
+        Args:
+            runs: runs of as many streams as there are, in the order in which they came. Each stream was claimed.
+            handler: called once in the transaction with its SQLAlchemy connection and a list of all new records. What
+                holds for the handler of `apply` holds for it.
+
+        Returns:
+            What became of them. What belongs to a stream, such as a record that the handler fails on, halts that stream
+            and no other: its row says so, and what precedes the record is committed.
+
+        Raises:
+            TypeError: the handler is a coroutine function.
+            ValueError: a run contradicts itself, which is a mistake in its source.
+            Exception: what kept all of it from being committed, so far as is known; as for `apply`.
+        """
+        if handler is not None:
+            check_handler(handler)
+
+        def apply(batch: Batch[RunsOutcome]) -> RunsOutcome:
+            assert isinstance(batch, RunsBatch)
+            if not batch.runs:
+                return RunsOutcome()
+            return self._apply_part(len(batch), lambda c: RunsSheet(self._streams_of(c), batch.runs), handler)
+
+        outcome = apply_in_halves(RunsBatch(runs), apply)
+        if outcome.halted:
+            try:
+                self.halt(outcome.halted, {run.stream: run.generation for run in runs})
+            except Exception as error:  # noqa: BLE001 - what is committed must be acknowledged before it is raised
+                return outcome if outcome.error is not None else outcome.ended_by(error)
+        return outcome
+
+    def halt(self, halted: Sequence[Halt], generations: Mapping[str, int]) -> None:
+        """Note that streams cannot go on, and why; what had been noted before keeps its time.
+
+        Args:
+            halted: which, and why.
+            generations: of each stream the generation that this was found in. One that was moved meanwhile is passed
+                over.
+
+        Raises:
+            Exception: as for `apply`.
+        """
+        self._transact(lambda c: HaltSheet(self._streams_of(c), halted, generations))
+
+    def move(
+        self, moves: Sequence[Move], call: Callable[[Connection, list[str]], None] | None = None
+    ) -> list[Override]:
+        """Do something to streams by hand, in one transaction, on record. It holds for those who consume meanwhile.
+
+        Args:
+            moves: what is to be done, at most once for each stream.
+            call: a function of the user's that is called in the same transaction, with its connection and the names of
+                the streams: to bring the user's own tables in line.
+
+        Returns:
+            What stands on record.
+
+        Raises:
+            UnknownStream, NotAsExpected: nothing was changed.
+            HandlerFailed: the function failed, and nothing was changed.
+            Exception: as for `apply`.
+        """
+        try:
+            return self._transact(lambda c: MoveSheet(self._streams_of(c), moves), call)
+        except HandlerRaised as failure:
+            raise HandlerFailed(NOTHING_YET, failure.reason(), stream=", ".join(failure.sheet.new())) from failure.cause
+
+    def streams(self) -> list[Stream]:
+        """Give all streams as they stand, by name.
+
+        Raises:
+            NotReady, sqlalchemy.exc.DBAPIError: as for `state`.
+        """
+        with self._reading() as connection:
+            return [read_stream(row._asdict()) for row in self._execute(connection, self._records.read_streams)]
+
+    def overrides(self) -> list[Override]:
+        """Give all that was done to streams by hand, the oldest first.
+
+        Raises:
+            NotReady, sqlalchemy.exc.DBAPIError: as for `state`.
+        """
+        with self._reading() as connection:
+            return [Override(**row._asdict()) for row in self._execute(connection, self._records.read_overrides)]
+
+    def moves(self) -> int:
+        """Give how often something was done to streams by hand: whoever consumes looks at this now and then.
+
+        Raises:
+            NotReady, sqlalchemy.exc.DBAPIError: as for `state`.
+        """
+        with self._reading() as connection:
+            moves: int = self._execute(connection, self._records.read_store).one().moves
+            return moves
+
+    def store_id(self) -> str:
+        """Give what tells this store from all others.
+
+        Raises:
+            NotReady, sqlalchemy.exc.DBAPIError: as for `state`.
+        """
+        with self._reading() as connection:
+            store_id: str = self._execute(connection, self._records.read_store).one().store_id
+            return store_id
+
+    def leases(self) -> list[Lease]:
+        """Give which processes consume from which sources, and did.
+
+        Raises:
+            NotReady, sqlalchemy.exc.DBAPIError: as for `state`.
+        """
+        with self._reading() as connection:
+            statement = LeaseStatements(self._tables, self._database.CLOCK_MS).read
+            return [Lease(**row._asdict()) for row in self._execute(connection, statement)]
+
+    def take_lease(self, source: str, holder: str, handler: str | None = None) -> Lease:
+        """Take the lease of a source, or renew it, where no other process holds it.
+
+        Args:
+            source: the source's name.
+            holder: this process.
+            handler: the name of its handler.
+
+        Returns:
+            The lease as it is now: this process has it if it names this holder.
+
+        Raises:
+            Exception: as for `apply`.
+        """
+        return self._transact(lambda c: TakeSheet(self._leases_of(c), source, holder, handler))
+
+    def give_back_lease(self, source: str, holder: str) -> None:
+        """Let another process take the lease of a source at once.
+
+        Raises:
+            Exception: as for `apply`.
+        """
+        self._transact(lambda c: GiveBackSheet(self._leases_of(c), source, holder))
+
+    # How that is done.
 
     def _make_durable(self) -> int:
         """Make durable what others have committed, or we in a commit that has failed, and give the cursor."""
@@ -168,56 +368,58 @@ class Store:
             self._database.make_durable(connection)
             connection.rollback()
             self._database.check_place(connection)
-        self._durable = last
+        self._durable[PAIR] = last
         return last
 
-    def _apply_part(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
-        """Apply events. A single one is tried again where its handler fails, since that may pass by itself."""
+    def _apply_part(self, count: int, sheet_of: SheetOf[Done], handler: Callable[..., None] | None) -> Done:
+        """Apply some events or records. A single one is tried again where its handler fails: that may pass by itself."""
         wait_s = HANDLER_WAIT_S
-        for _ in range(TRIES - 1 if len(events) == 1 else 0):
+        for _ in range(TRIES - 1 if count == 1 else 0):
             try:
-                return self._transact(events, handler)
+                return self._transact(sheet_of, handler)
             except HandlerRaised as failure:
-                if failure.ended:  # to try again would hide that
+                if failure.ended or isinstance(failure.cause, BadRecord):  # to try again hides that, or is in vain
                     raise
             self._interrupted.wait(wait_s)
             wait_s *= 2
-        return self._transact(events, handler)
+        return self._transact(sheet_of, handler)
 
-    def _transact(self, events: Sequence[Event], handler: Handler | None) -> Outcome:
-        """Judge and apply events in one transaction. Whatever goes wrong, none of it stays and the connection goes."""
+    def _transact(self, sheet_of: SheetOf[Done], handler: Callable[..., None] | None = None) -> Done:
+        """Do one transaction's work. Whatever goes wrong, none of it stays and the connection goes."""
         with self._discarding():
             connection = self._begin()
-            pair = self._pair_of(connection)
+            sheet = sheet_of(connection)
             # One that is left open would keep the connection, and its lock, for as long as an error refers to it.
             with closing(self._database.own_cursor(connection.connection.driver_connection)) as cursor:
-                state = before = pair.lock(cursor)
-                plan = pair.plan(cursor, before, events)
-                if plan.acked and before.last != self._durable:
+                sheet.judge(cursor)
+                claimed = sheet.claimed()
+                if not claimed.items() <= self._durable.items():
                     # Somebody else has committed this, and may have died of a sync that failed.
                     self._database.make_durable(connection)
-                    self._durable = before.last
-                if plan.new:
-                    state = pair.write(cursor, before, plan.new)
-            if plan.new:
-                self._handle_and_commit(connection, before, plan.new, handler)
-                self._durable = state.last
+                    self._durable.update(claimed)
+                reached = sheet.write(cursor) if sheet.changes() else {}
+            is_handled = handler is not None and bool(sheet.new())
+            if sheet.changes():
+                self._handle_and_commit(connection, sheet, handler if is_handled else None)
+                self._durable.update(reached)
             else:
                 connection.rollback()
             self._database.check_place(connection)
-            if plan.new and handler is not None and self._database.was_changed(connection):
+            if is_handled and self._database.was_changed(connection):
                 self._discard()
-        return Outcome(plan.acked, len(plan.new), state.last, plan.error, state.total)
+        return sheet.outcome()
 
-    def _handle_and_commit(self, connection: Connection, before: State, new: Events, handler: Handler | None) -> None:
+    def _handle_and_commit(
+        self, connection: Connection, sheet: Sheet[Any], handler: Callable[..., None] | None
+    ) -> None:
         if handler is not None:
             points.reach(Point.BEFORE_HANDLER)
             self._database.before_handler(connection)
-            call_inside_savepoint(handler, connection, before, new)
+            call_inside_savepoint(handler, connection, sheet)
             self._database.after_handler(connection)
             points.reach(Point.AFTER_HANDLER)
         points.reach(Point.BEFORE_COMMIT)
-        self._commit(connection, before, new)
+        self._commit(connection, sheet)
         points.reach(Point.AFTER_COMMIT)
 
     def _begin(self) -> Connection:
@@ -237,13 +439,13 @@ class Store:
             self._database.check_place(self._connection)
         return self._connection
 
-    def _commit(self, connection: Connection, before: State, new: Events) -> None:
+    def _commit(self, connection: Connection, sheet: Sheet[Any]) -> None:
         try:
             self._database.commit(connection)
         except DBAPIError as error:
             if cause_of(error) is not Cause.CONTENT:
                 raise
-            raise HandlerRaised(before, new, error, ended=False) from error  # it is sure that nothing was committed
+            raise HandlerRaised(sheet, error, ended=False) from error  # it is sure that nothing was committed
 
     @contextmanager
     def _discarding(self) -> Iterator[None]:
@@ -273,7 +475,7 @@ class Store:
     def _discard(self) -> None:
         """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""
         connection, self._connection = self._connection, None
-        self._durable = None
+        self._durable.clear()
         if connection is None:
             return
         with suppress(Exception):  # it may be broken in any way; what counts is that it is never used again
@@ -296,6 +498,16 @@ class Store:
             self._pair = Pair(self._database, self._statements, self._find(connection))
         return self._pair
 
+    def _streams_of(self, connection: Connection) -> Streams:
+        if self._streams is None:
+            self._streams = Streams(self._database, self._tables, self._find(connection))
+        return self._streams
+
+    def _leases_of(self, connection: Connection) -> Leases:
+        if self._leases is None:
+            self._leases = Leases(self._database, self._tables, self._find(connection))
+        return self._leases
+
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with self._engine.connect().execution_options(**READ_ONLY) as connection:
@@ -303,9 +515,16 @@ class Store:
             if not inspect(connection).has_table(self._tables.version.name, self._find(connection)):
                 raise no_store()
             revision = self._execute(connection, self._statements.read_revision).scalar_one_or_none()
-            if revision != HEAD:
+            if revision != HEAD and not self._may_go_on(connection, revision):
                 raise NotReady(f"the store is at revision {revision}, this version needs {HEAD}", needs_upgrade=True)
             yield connection
+
+    def _may_go_on(self, connection: Connection, revision: str | None) -> bool:
+        """Say whether a newer revision lets this version use the store: an upgrade need not stop what runs."""
+        if revision is None or revision < HEAD:
+            return False
+        compatible_from: str = self._execute(connection, self._records.read_store).one().compatible_from
+        return compatible_from <= HEAD
 
     def _read_state(self, connection: Connection) -> State:
         row = self._execute(connection, self._statements.read_state).one_or_none()

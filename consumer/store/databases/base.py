@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, TypeAlias
 
@@ -15,7 +15,7 @@ from sqlalchemy.sql import ClauseElement
 
 from consumer.core.events import Events
 from consumer.store.schema import Tables
-from consumer.store.statements import Statements
+from consumer.store.statements import Statements, StreamStatements
 
 BEGIN_STATEMENT = "consumer_begin"
 """Execution option: what begins a transaction on SQLite, where it is not to be BEGIN IMMEDIATE."""
@@ -33,6 +33,12 @@ IN_HANDLER = "consumer_in_handler"
 Insertion: TypeAlias = Callable[[Any, Events], int]
 """`insert(cursor, events)`: the number of rows that were inserted."""
 
+Locking: TypeAlias = Callable[[Any, list[str]], Sequence[Any]]
+"""`lock(cursor, names)`: the rows that there are."""
+
+Moving: TypeAlias = Callable[[Any, list[dict[str, Any]]], int]
+"""`move(cursor, rows)`, each row with the values of `statements.MOVED`: the number of rows that were changed."""
+
 
 class Cause(Enum):
     """Who or what caused a failure of a database."""
@@ -46,6 +52,9 @@ class Database(ABC):
     """One kind of database: its answers for the tables of one store."""
 
     PARAMSTYLE: ClassVar[str]
+
+    CLOCK_MS: ClassVar[str]
+    """SQL for the time by the database's own clock, in milliseconds since 1970."""
 
     def __init__(self, engine: Engine) -> None:
         """Say over which engine."""
@@ -80,6 +89,14 @@ class Database(ABC):
         """Give the function that inserts rows into the ledger, and says how many were."""
 
     @abstractmethod
+    def locking(self, statements: StreamStatements, schema: str) -> Locking:
+        """Give the function that locks the rows of streams and gives their columns, in the order of their names."""
+
+    @abstractmethod
+    def moving(self, statements: StreamStatements, schema: str) -> Moving:
+        """Give the function that moves streams on, and says how many rows that has changed."""
+
+    @abstractmethod
     def make_durable(self, connection: Connection) -> None:
         """Make durable what is committed and visible: a process that died in its commit may have left it otherwise.
 
@@ -108,8 +125,16 @@ class Database(ABC):
         """Give a cursor for our own statements, whatever rows a handler has asked the connection for."""
 
     @abstractmethod
+    def set_up(self, cursor: Any) -> None:
+        """Begin a transaction's work: have it as the promise needs it.
+
+        Raises:
+            UnsafeDurability, DatabaseReadOnly: as for `lock`.
+        """
+
+    @abstractmethod
     def lock(self, cursor: Any, statement: str) -> Any:
-        """Begin a transaction's work: have it as the promise needs it, and give the first row of a locking statement.
+        """The same, in one message with a locking statement, of which the first row is given.
 
         Raises:
             UnsafeDurability: what this transaction commits could be lost.

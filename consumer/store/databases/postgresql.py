@@ -9,7 +9,8 @@ connect is not there behind a pooler in transaction mode, nor after a handler's 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -19,10 +20,10 @@ from consumer.core.errors import CommitUnconfirmed, DatabaseReadOnly, InvalidOpt
 from consumer.core.events import Events
 from consumer.core.keepalive import OURS
 from consumer.store.databases import lent, refusals
-from consumer.store.databases.base import Database, Insertion
+from consumer.store.databases.base import Database, Insertion, Locking, Moving
 from consumer.store.databases.sqlstates import READ_ONLY_TRANSACTION
 from consumer.store.schema import Tables
-from consumer.store.statements import Statements
+from consumer.store.statements import Statements, StreamStatements
 
 CONNECT_TIMEOUT_S = 10
 """How long a connection may take to be made."""
@@ -164,6 +165,8 @@ class PostgreSQL(Database):
 
     PARAMSTYLE = "pyformat"
 
+    CLOCK_MS = "CAST(EXTRACT(EPOCH FROM pg_catalog.clock_timestamp()) * 1000 AS BIGINT)"
+
     COPY_ROWS = 1000
     """From how many rows on COPY is faster than one INSERT from two arrays."""
 
@@ -216,19 +219,38 @@ class PostgreSQL(Database):
 
         return insert
 
+    def locking(self, statements: StreamStatements, schema: str) -> Locking:
+        some = self.compile(statements.lock_in_array, schema)
+
+        def lock(cursor: Any, names: list[str]) -> Sequence[Any]:
+            with _naming_read_only():
+                rows: Sequence[Any] = cursor.execute(some, {"names": names}).fetchall()
+            return rows
+
+        return lock
+
+    def moving(self, statements: StreamStatements, schema: str) -> Moving:
+        all_at_once = self.compile(statements.move_all_on, schema)
+
+        def move(cursor: Any, rows: list[dict[str, Any]]) -> int:
+            cursor.execute(all_at_once, {name: [row[name] for row in rows] for name in rows[0]})
+            moved: int = cursor.rowcount
+            return moved
+
+        return move
+
     def own_cursor(self, driver: Any) -> Any:
         from psycopg.rows import tuple_row  # noqa: PLC0415 - only where the driver is there
 
         return driver.cursor(row_factory=tuple_row)
 
+    def set_up(self, cursor: Any) -> None:
+        _check(cursor.execute(_SET_ALL).fetchone())
+
     def lock(self, cursor: Any, statement: str) -> Any:
-        try:
+        with _naming_read_only():
             # Both in one message, so that a transaction is no round trip longer for its settings.
             cursor.execute(f"{_SET_ALL}; {statement}")
-        except Exception as error:
-            if getattr(error, "sqlstate", None) == READ_ONLY_TRANSACTION:
-                raise DatabaseReadOnly from error
-            raise
         _check(cursor.fetchone())
         cursor.nextset()
         return cursor.fetchone()
@@ -277,6 +299,16 @@ class PostgreSQL(Database):
     def interrupt(self, driver: Any) -> None:
         with suppress(Exception):  # a server that cannot be reached cannot be asked; the caller's deadline still holds
             driver.cancel_safe(timeout=self.CANCEL_TIMEOUT_S)
+
+
+@contextmanager
+def _naming_read_only() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if getattr(error, "sqlstate", None) == READ_ONLY_TRANSACTION:
+            raise DatabaseReadOnly from error
+        raise
 
 
 def _keep_alive(connection: Any, _record: object) -> None:

@@ -6,9 +6,10 @@ failure is. The files beside a database, which the system must be asked about, a
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -22,9 +23,18 @@ from consumer.core import disk
 from consumer.core.errors import InvalidOption, UnsafeDurability
 from consumer.core.events import Events
 from consumer.store.databases import durable, lent
-from consumer.store.databases.base import BEGIN_STATEMENT, IN_HANDLER, REFUSED, Cause, Database, Insertion
+from consumer.store.databases.base import (
+    BEGIN_STATEMENT,
+    IN_HANDLER,
+    REFUSED,
+    Cause,
+    Database,
+    Insertion,
+    Locking,
+    Moving,
+)
 from consumer.store.schema import Tables
-from consumer.store.statements import Statements
+from consumer.store.statements import Statements, StreamStatements
 
 SCHEMA = "main"
 """The name of a connection's own file, beside `temp` and whatever is attached."""
@@ -157,6 +167,8 @@ class SQLite(Database):
 
     PARAMSTYLE = "named"
 
+    CLOCK_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
     ROWS = (500, 50)
     """Rows of one INSERT statement, as many of the longer as fit: more gain nothing. What is left goes row by row."""
 
@@ -190,6 +202,18 @@ class SQLite(Database):
 
         return insert
 
+    def locking(self, statements: StreamStatements, schema: str) -> Locking:
+        some = self.compile(statements.lock_in_list, schema)
+
+        def lock(cursor: sqlite3.Cursor, names: list[str]) -> Sequence[Any]:
+            return cursor.execute(some, {"names": json.dumps(names)}).fetchall()
+
+        return lock
+
+    def moving(self, statements: StreamStatements, schema: str) -> Moving:
+        one = self.compile(statements.move_on, schema)
+        return lambda cursor, rows: cursor.executemany(one, rows).rowcount
+
     def make_durable(self, connection: Connection) -> None:
         # The log and the directory by their own names: a checkpoint may find nothing to do and sync nothing. The
         # database file itself must not be opened here, since closing it would drop SQLite's locks on it.
@@ -219,6 +243,9 @@ class SQLite(Database):
         cursor = driver.cursor()
         cursor.row_factory = None
         return cursor
+
+    def set_up(self, cursor: sqlite3.Cursor) -> None:
+        """Its settings are the connection's."""
 
     def lock(self, cursor: sqlite3.Cursor, statement: str) -> Any:
         return cursor.execute(statement).fetchone()

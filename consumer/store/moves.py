@@ -1,0 +1,139 @@
+"""What is done to streams by hand: pause, resume, and a cursor that is moved.
+
+Moving a cursor is one primitive; skip, trust and the like are names for it. Everything takes the same row lock as those
+who consume, compares what its caller expects, and goes on record with who did it, when and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from consumer.core.errors import NotAsExpected, UnknownStream
+from consumer.core.records import NO_NUMBER, NUMBER_MAX
+from consumer.core.streams import Override, Stream, StreamState
+from consumer.store.sheet import Sheet
+from consumer.store.streams import Streams, now_ms, storable
+
+
+class Unchanged:
+    """Stands for what a move leaves as it is, where None has another meaning."""
+
+
+UNCHANGED: Final = Unchanged()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What is to be done to a stream.
+
+    Attributes:
+        stream: its name.
+        what: what this is called on record, such as `skip`.
+        reason: why; not empty.
+        made_by: who does it.
+        expect_last: the cursor that it must have, None for any.
+        to: the number up to which everything counts as settled afterwards, None to leave the cursor alone.
+        identity: the identity that it is bound to afterwards; None for the next one that is known.
+        state: whether it is to be consumed afterwards; None to leave that as it is, except that what was halted runs.
+    """
+
+    stream: str
+    what: str
+    reason: str
+    made_by: str
+    expect_last: int | None = None
+    to: int | None = None
+    identity: str | Unchanged | None = UNCHANGED
+    state: StreamState | None = None
+
+    def __post_init__(self) -> None:
+        if not self.reason.strip():
+            raise ValueError("a reason is needed, since it goes on record")
+        if self.to is not None and not NO_NUMBER <= self.to <= NUMBER_MAX:
+            raise ValueError(f"no record can have the number {self.to}")
+
+    def applied_to(self, stream: Stream) -> Stream:
+        """Give how a stream stands afterwards.
+
+        Raises:
+            NotAsExpected: its cursor is not where it was expected.
+        """
+        was = stream.cursor
+        if self.expect_last is not None and self.expect_last != was.last:
+            raise NotAsExpected(stream.name, self.expect_last, was.last)
+        state = self.state or (StreamState.RUNNING if stream.state is StreamState.HALTED else stream.state)
+        identity = was.identity if isinstance(self.identity, Unchanged) else self.identity
+        if self.moves_cursor:
+            through = was.through if self.to is None else self.to
+            last = was.last if self.to is None else through
+            cursor = replace(was, last=last, through=through, digest=None, timestamp_ms=None, token=None)
+        else:
+            cursor = was
+        return replace(stream, state=state, cursor=replace(cursor, identity=identity, generation=was.generation + 1))
+
+    @property
+    def moves_cursor(self) -> bool:
+        """Whether it changes more than the state."""
+        return self.to is not None or not isinstance(self.identity, Unchanged)
+
+
+class MoveSheet(Sheet[list[Override]]):
+    """One transaction's work on streams that are moved by hand.
+
+    Args:
+        streams: the rows.
+        moves: what is to be done, at most once for each stream.
+    """
+
+    def __init__(self, streams: Streams, moves: Sequence[Move]) -> None:
+        self._streams = streams
+        self._moves = {move.stream: move for move in moves}
+        self._both: list[tuple[Move, Stream, Stream]] = []
+        self._made: list[Override] = []
+
+    def judge(self, cursor: Any) -> None:
+        found = self._streams.lock(cursor, self._moves)
+        for name, move in self._moves.items():
+            if name not in found:
+                raise UnknownStream(name)
+            self._both.append((move, found[name], move.applied_to(found[name])))
+
+    def claimed(self) -> Mapping[str, int]:
+        return {was.name: was.cursor.through for _, was, _ in self._both}
+
+    def changes(self) -> bool:
+        return bool(self._both)
+
+    def new(self) -> Sequence[str]:
+        """Give the names of the streams, which a function of the user's is called with."""
+        return [was.name for _, was, _ in self._both]
+
+    def write(self, cursor: Any) -> Mapping[str, int]:
+        made_ms = now_ms()
+        for move, was, now in self._both:
+            if move.moves_cursor:
+                self._streams.move_by_hand(cursor, now)
+            else:
+                self._streams.set_state(cursor, now.name, now.state)
+            override = Override(
+                stream=was.name,
+                number=self._streams.next_override(cursor, was.name),
+                made_ms=made_ms,
+                made_by=storable(move.made_by),
+                what=move.what,
+                from_last=was.cursor.last,
+                from_through=was.cursor.through,
+                to_last=now.cursor.last,
+                to_through=now.cursor.through,
+                from_identity=was.cursor.identity,
+                to_identity=now.cursor.identity,
+                reason=storable(move.reason),
+            )
+            self._streams.record(cursor, override)
+            self._made.append(override)
+        return {now.name: now.cursor.through for _, _, now in self._both}
+
+    def outcome(self) -> list[Override]:
+        return self._made
