@@ -159,7 +159,8 @@ class StreamStatements:
         found = {"from_last": stream.c.last, "from_through": stream.c.through, "from_generation": stream.c.generation}
         columns = {name: found[name] if name in found else stream.c[name] for name in MOVED}
         arrays = [bindparam(f"{name}_", type_=ARRAY(column.type)) for name, column in columns.items()]
-        values = func.pg_catalog.unnest(*arrays).table_valued(*MOVED).render_derived(name="moved")
+        # With several arrays this is syntax, which PostgreSQL reads as its own functions where no schema is named.
+        values = func.unnest(*arrays).table_valued(*MOVED).render_derived(name="moved")
         self.move_all_on = _going_on(tables, lambda name: values.c[name])
         self.insert_mark = insert(mark).values({c.name: bindparam(c.name) for c in mark.c})
         self.halt = (

@@ -372,7 +372,7 @@ class Store:
         return last
 
     def _apply_part(self, count: int, sheet_of: SheetOf[Done], handler: Callable[..., None] | None) -> Done:
-        """Apply some events or records. A single one is tried again where its handler fails: that may pass by itself."""
+        """Apply events or records. A single one is tried again where its handler fails: that may pass."""
         wait_s = HANDLER_WAIT_S
         for _ in range(TRIES - 1 if count == 1 else 0):
             try:
