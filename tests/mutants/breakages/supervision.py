@@ -158,7 +158,7 @@ BREAKAGES = (
     ),
     Breakage(
         "a publisher that waits for our acknowledgements looks dead",
-        "_read",
+        "session:_read",
         "inbox.is_awaited",
         "inbox is not None",
         f"{SUPERVISION}::test_a_publisher_that_waits_for_a_slow_handler_is_not_idle",

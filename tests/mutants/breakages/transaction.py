@@ -45,7 +45,7 @@ BREAKAGES = (
     Breakage(
         "a batch is acknowledged that was never committed",
         "Store._handle_and_commit",
-        "self._commit(connection, before, new)",
+        "self._commit(connection, sheet)",
         "connection.rollback()",
         f"{OUTCOME}::test_a_batch_of_any_size_is_applied_whole",
     ),
@@ -183,8 +183,8 @@ BREAKAGES = (
     Breakage(
         "the handler runs outside of the savepoint",
         "Store._handle_and_commit",
-        "call_inside_savepoint(handler, connection, before, new)",
-        "handler(connection, list(new))",
+        "call_inside_savepoint(handler, connection, sheet)",
+        "handler(connection, list(sheet.new()))",
         f"{OF_HANDLERS}::test_a_rollback_sent_to_postgresql_is_found",
     ),
     Breakage(
@@ -210,9 +210,9 @@ BREAKAGES = (
     ),
     Breakage(
         "a handler gets the duplicates too",
-        "Store._transact",
-        "self._handle_and_commit(connection, before, plan.new, handler)",
-        "self._handle_and_commit(connection, before, Events.of(events), handler)",
+        "PairSheet.new",
+        "self._plan.new",
+        "Events.of(self._events)",
         f"{OUTCOME}::test_duplicates_are_acknowledged_and_not_handled_again",
     ),
     Breakage(
@@ -225,15 +225,15 @@ BREAKAGES = (
     Breakage(
         "good events before a bad one are refused with it",
         "apply_in_halves",
-        "len(events) == 1 or failure.ended",
-        "events or failure.ended",
+        "len(batch) == 1 or failure.ended",
+        "batch or failure.ended",
         f"{BISECTION}::test_the_one_bad_event_is_found_and_those_before_it_are_committed",
     ),
     Breakage(
         "a batch whose handler has ended its transaction is tried again",
         "apply_in_halves",
-        "len(events) == 1 or failure.ended",
-        "len(events) == 1",
+        "len(batch) == 1 or failure.ended",
+        "len(batch) == 1",
         f"{OF_HANDLERS}::test_a_batch_whose_handler_ended_the_transaction_is_not_cut_since_nobody_knows_what_stays",
     ),
     Breakage(
@@ -260,7 +260,7 @@ BREAKAGES = (
     Breakage(
         "what was committed before an error of the database is not said",
         "apply_in_halves",
-        "return replace(left, error=error)",
+        "return left.ended_by(error)",
         "raise",
         f"{OUTCOME}::test_it_does_not_raise_where_something_of_the_batch_is_committed",
     ),
@@ -281,16 +281,16 @@ BREAKAGES = (
     ),
     Breakage(
         "a duplicate of somebody else's commit is acknowledged before it is synced",
-        "Store._transact",
-        "plan.acked and before.last != self._durable",
-        "plan.new and before.last != self._durable",
+        "PairSheet.claimed",
+        "self._plan.acked",
+        "self._plan.new",
         f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
     ),
     Breakage(
         "a commit builds on somebody else's that a failed sync may have lost",
-        "Store._transact",
-        "plan.acked and before.last != self._durable",
-        "not plan.new and before.last != self._durable",
+        "PairSheet.claimed",
+        "self._plan.acked",
+        "not self._plan.new",
         f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
     ),
     Breakage(
@@ -303,8 +303,8 @@ BREAKAGES = (
     Breakage(
         "a connection that was in a handler's hands is used again",
         "Store._discard",
-        'def _discard(self) -> None:\n    """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""\n    connection, self._connection = (self._connection, None)\n    self._durable = None\n    if connection is None:\n        return\n    with suppress(Exception):\n        connection.connection.driver_connection.rollback()\n    with suppress(Exception):\n        if not connection.connection.is_detached:\n            connection.invalidate()\n    with suppress(Exception):\n        connection.close()\n    self._engine.dispose()',
-        'def _discard(self) -> None:\n    """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""\n    connection, self._connection = (self._connection, None)\n    self._durable = None\n    if connection is None:\n        return\n    with suppress(Exception):\n        connection.connection.driver_connection.rollback()\n    with suppress(Exception):\n        if not connection.connection.is_detached:\n            connection.invalidate()\n    with suppress(Exception):\n        connection.close()',
+        'def _discard(self) -> None:\n    """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""\n    connection, self._connection = (self._connection, None)\n    self._durable.clear()\n    if connection is None:\n        return\n    with suppress(Exception):\n        connection.connection.driver_connection.rollback()\n    with suppress(Exception):\n        if not connection.connection.is_detached:\n            connection.invalidate()\n    with suppress(Exception):\n        connection.close()\n    self._engine.dispose()',
+        'def _discard(self) -> None:\n    """Throw the connection away, its transaction with it. After a failed commit nobody knows what it is worth."""\n    connection, self._connection = (self._connection, None)\n    self._durable.clear()\n    if connection is None:\n        return\n    with suppress(Exception):\n        connection.connection.driver_connection.rollback()\n    with suppress(Exception):\n        if not connection.connection.is_detached:\n            connection.invalidate()\n    with suppress(Exception):\n        connection.close()',
         f"{DURABILITY}::test_a_connection_that_has_failed_takes_all_others_with_it",
     ),
     Breakage(
