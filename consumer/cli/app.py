@@ -11,13 +11,15 @@ from consumer.cli.demo import demo
 from consumer.cli.publisher import journal_app, serve
 from consumer.cli.run import run
 from consumer.cli.start import main
-from consumer.cli.store import status, upgrade
+from consumer.cli.status import history, status
+from consumer.cli.streams import pause, resume, skip, trust
+from consumer.cli.upgrade import upgrade
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="consumer",
-    help="A durable, resumable consumer of one sequenced event stream: every event changes the database exactly once.",
+    help="A durable, resumable consumer of numbered events and records: each changes the database exactly once.",
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
@@ -38,6 +40,11 @@ def _root(
 app.command()(run)
 app.command()(upgrade)
 app.command()(status)
+app.command()(pause)
+app.command()(resume)
+app.command()(skip)
+app.command()(trust)
+app.command()(history)
 app.command()(serve)
 app.add_typer(journal_app, name="journal")
 app.command()(demo)

@@ -17,6 +17,10 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.InvalidURL: USAGE,
     errors.InvalidOption: USAGE,
     errors.BadInput: USAGE,
+    errors.HandlerChanged: USAGE,
+    errors.UnknownStream: USAGE,
+    errors.NotAsExpected: USAGE,
+    errors.NotNext: USAGE,
     errors.Conflict: 10,
     errors.Gap: 11,
     errors.ResyncRequired: 12,
@@ -43,6 +47,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.AddressInUse: 22,
     errors.SourceChanged: 23,
     errors.GroupShared: 24,
+    errors.Behind: UNEXPECTED,
 }
 """The codes that the environment relies on; 0 is a good end and 1 anything unexpected. The first that fits counts."""
 

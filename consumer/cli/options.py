@@ -41,6 +41,8 @@ Schema = Annotated[
     typer.Option(envvar="CONSUMER_SCHEMA", metavar="SCHEMA", help="The schema of our tables, on PostgreSQL."),
 ]
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(

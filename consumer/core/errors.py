@@ -603,3 +603,29 @@ class NotAsExpected(ConsumerError):
             f"the last record of stream {self.stream} is {self.last}, not {self.expected} as was expected: nothing was "
             "changed; look at it again before deciding"
         )
+
+
+class NotNext(ConsumerError):
+    """A record is to be passed over that is not the next one, so that others would be lost with it.
+
+    Attributes:
+        stream: the stream's name.
+        record: the number that was given.
+        due: the number that is due next.
+        halted_at: the number of the record that the stream is halted at, None for none.
+    """
+
+    def __init__(self, stream: str, record: str, due: int, halted_at: int | None) -> None:
+        super().__init__(stream, record, due, halted_at)
+        self.stream = stream
+        self.record = record
+        self.due = due
+        self.halted_at = halted_at
+
+    def __str__(self) -> str:
+        where = f"{self.due} is due next" if self.halted_at is None else f"the stream is halted at {self.halted_at}"
+        return f"record {self.record} of stream {self.stream} is not the next one, {where}: nothing was changed"
+
+
+class Behind(ConsumerError):
+    """A store is further behind than somebody allows; the message says which streams, and how far."""

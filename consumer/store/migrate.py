@@ -40,6 +40,9 @@ LOCK_KEY = 0x636F6E73756D6572
 _alembic = threading.Lock()
 """Alembic keeps the running migration in module globals: one thread at a time."""
 
+FIRST_WITH_STREAMS = "0002"
+"""The first revision that has tables for records."""
+
 DROP = "drop=yes"
 """The `-x` argument that lets a store be removed which holds something."""
 
@@ -78,6 +81,11 @@ class Status:
     ledger_rows: int
     revision: str | None
     head: str
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether the schema is as new as streams of records."""
+        return self.revision is not None and self.revision >= FIRST_WITH_STREAMS
 
 
 def upgrade(url: str | Connection, *, prefix: str = "", schema: str | None = None) -> None:
@@ -166,6 +174,17 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
         SchemaMismatch: a table of ours is there with another shape.
         InvalidURL, InvalidOption, sqlalchemy.exc.DBAPIError: as for `upgrade`.
     """
+    with looking(url, prefix=prefix, schema=schema) as (_, found):
+        return found
+
+
+@contextmanager
+def looking(url: str, *, prefix: str, schema: str | None) -> Iterator[tuple[Connection, Status]]:
+    """Connect to a store to read only, with its schema entered. Gives the connection, and what `status` gives.
+
+    Raises:
+        Exception: as for `status`.
+    """
     names, parsed = _parsed(url, prefix, schema)
     missing = NotReady("there is no store in this database", needs_upgrade=True)
     if parsed.get_backend_name() == "sqlite" and not sqlite.is_there(parsed):
@@ -179,13 +198,8 @@ def status(url: str, *, prefix: str = "", schema: str | None = None) -> Status:
         row = connection.execute(statements.read_state).one_or_none()
         if row is None:
             raise missing
-        return Status(
-            last=row.last,
-            total=row.total,
-            ledger_rows=connection.execute(statements.count_ledger).scalar_one(),
-            revision=read_revision(connection, tables),
-            head=head(),
-        )
+        ledger_rows = connection.execute(statements.count_ledger).scalar_one()
+        yield connection, Status(row.last, row.total, ledger_rows, read_revision(connection, tables), head())
 
 
 def head() -> str:

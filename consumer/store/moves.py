@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from consumer.core.errors import NotAsExpected, UnknownStream
+from consumer.core.errors import NotAsExpected, NotNext, UnknownStream
 from consumer.core.records import NO_NUMBER, NUMBER_MAX
 from consumer.core.streams import Override, Stream, StreamState
 from consumer.store.sheet import Sheet
@@ -35,6 +35,7 @@ class Move:
         made_by: who does it.
         expect_last: the cursor that it must have, None for any.
         to: the number up to which everything counts as settled afterwards, None to leave the cursor alone.
+        passes_one: whether `to` must be the very next record: the one that halted the stream, or the next number.
         identity: the identity that it is bound to afterwards; None for the next one that is known.
         state: whether it is to be consumed afterwards; None to leave that as it is, except that what was halted runs.
     """
@@ -45,6 +46,7 @@ class Move:
     made_by: str
     expect_last: int | None = None
     to: int | None = None
+    passes_one: bool = False
     identity: str | Unchanged | None = UNCHANGED
     state: StreamState | None = None
 
@@ -59,10 +61,13 @@ class Move:
 
         Raises:
             NotAsExpected: its cursor is not where it was expected.
+            NotNext: it would pass over more than one record.
         """
         was = stream.cursor
         if self.expect_last is not None and self.expect_last != was.last:
             raise NotAsExpected(stream.name, self.expect_last, was.last)
+        if self.passes_one and self.to not in (stream.halted_at, was.through + 1):
+            raise NotNext(stream.name, f"{self.to}", was.through + 1, stream.halted_at)
         state = self.state or (StreamState.RUNNING if stream.state is StreamState.HALTED else stream.state)
         identity = was.identity if isinstance(self.identity, Unchanged) else self.identity
         if self.moves_cursor:
@@ -77,6 +82,26 @@ class Move:
     def moves_cursor(self) -> bool:
         """Whether it changes more than the state."""
         return self.to is not None or not isinstance(self.identity, Unchanged)
+
+
+def pause(stream: str, reason: str, made_by: str) -> Move:
+    """Have a stream not consumed until it is resumed."""
+    return Move(stream, "pause", reason, made_by, state=StreamState.PAUSED)
+
+
+def resume(stream: str, reason: str, made_by: str) -> Move:
+    """Have a stream consumed that was paused, or try one at once that is halted."""
+    return Move(stream, "resume", reason, made_by, state=StreamState.RUNNING)
+
+
+def skip(stream: str, record: int, expect_last: int, reason: str, made_by: str) -> Move:
+    """Pass over the next record of a stream."""
+    return Move(stream, "skip", reason, made_by, expect_last, to=record, passes_one=True)
+
+
+def trust(stream: str, at: int | None, expect_last: int, reason: str, made_by: str) -> Move:
+    """Go on with whatever a stream's name leads to now, behind the cursor or at a record's number."""
+    return Move(stream, "trust", reason, made_by, expect_last, to=None if at is None else at - 1, identity=None)
 
 
 class MoveSheet(Sheet[list[Override]]):

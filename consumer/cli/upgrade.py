@@ -1,4 +1,4 @@
-"""`consumer upgrade` and `consumer status`: make a store ready, and look at one."""
+"""`consumer upgrade`: make a store ready."""
 
 # ruff: noqa: PLC0415 - what a command works with is loaded when it runs
 
@@ -59,39 +59,3 @@ def _what_was_done(before: Status | None, now: Status) -> str:
     if before.revision != before.head:
         return f"it was upgraded from {before.revision}"
     return "it was there already"
-
-
-def status(
-    db: Database = DEFAULT_DATABASE,
-    prefix: Prefix = "",
-    schema: Schema = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show a store's cursor, total and version.
-
-    Exit code 16 where there is none or it is not at this version.
-    """
-    import json
-    from dataclasses import asdict
-
-    from consumer.cli.locks import wait_for_lock
-    from consumer.cli.output import complain, printable
-    from consumer.cli.place import Place
-    from consumer.core.errors import NotReady
-    from consumer.core.words import counted
-    from consumer.store import migrate
-
-    place = Place(db, prefix, schema)
-    with place.named():
-        found = wait_for_lock(
-            db, lambda url: migrate.status(url, prefix=prefix, schema=schema), complain, for_ever=False
-        )
-    if as_json:
-        typer.echo(json.dumps(asdict(found)))
-    else:
-        typer.echo(f"last {found.last}, total {found.total}, {counted(found.ledger_rows, 'ledger row')}")
-        typer.echo(printable(f"revision {found.revision or 'none recorded'}, head {found.head}"))
-    if found.revision != found.head:
-        raise NotReady(
-            f"the store is not at this version: run {place.command('upgrade')}, or use the version that made it"
-        )
