@@ -10,7 +10,7 @@ import typer
 
 from consumer.cli.options import DEFAULT_DATABASE, Database, Prefix, Schema
 
-Streams = Annotated[list[str] | None, typer.Argument(metavar="STREAM...", help="The streams, as status names them.")]
+Streams = Annotated[list[str] | None, typer.Argument(metavar="STREAM", help="The streams, as status names them.")]
 Stream = Annotated[str, typer.Argument(metavar="STREAM", help="The stream, as status names it.")]
 All = Annotated[bool, typer.Option("--all", help="All streams of the store.")]
 Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why. It goes on record.")]
