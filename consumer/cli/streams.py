@@ -48,7 +48,10 @@ def resume(
     prefix: Prefix = "",
     schema: Schema = None,
 ) -> None:
-    """Go on consuming streams that were paused, or are halted and need not wait for their next try."""
+    """Go on consuming streams that were paused or are halted.
+
+    One that is halted need not wait for its next try then.
+    """
     from consumer.cli import byhand
     from consumer.cli.place import Place
 
