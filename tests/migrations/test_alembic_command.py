@@ -59,9 +59,9 @@ def test_up_and_down_in_the_checkouts_own_database(alembic: Run, checkout: Path)
     url = f"sqlite:///{checkout / 'consumer.db'}"
     done = alembic("upgrade", "head")
     assert done.returncode == 0, done.stderr
-    assert "Running upgrade  -> 0001" in done.stderr
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
-    assert alembic("current").stdout == "0001 (head)\n"
+    assert "Running upgrade 0001 -> 0002" in done.stderr
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0002", "0002")
+    assert alembic("current").stdout == "0002 (head)\n"
     done = alembic("check")
     assert (done.returncode, done.stdout) == (0, "No new upgrade operations detected.\n")
 
@@ -74,7 +74,7 @@ def test_up_and_down_in_the_checkouts_own_database(alembic: Run, checkout: Path)
 
 def test_it_takes_another_database_from_x_before_the_environment(alembic: Run, checkout: Path, url: str):
     assert alembic("upgrade", "head", CONSUMER_DB=url).returncode == 0
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
     assert alembic("-x", f"url={url}", "check", CONSUMER_DB="sqlite:///other.db").returncode == 0
     assert alembic("-x", f"url={url}", "downgrade", "base", CONSUMER_DB="sqlite:///other.db").returncode == 0
     assert picture(url) == {}
@@ -92,7 +92,7 @@ def test_a_new_migration_is_made_from_the_tables_and_can_be_run(alembic: Run, ch
         )
     )
     check_that_it_failed(alembic("check", CONSUMER_DB=sqlite_url), "consumer_later")
-    done = alembic("revision", "--autogenerate", "-m", "later", "--rev-id", "0002", CONSUMER_DB=sqlite_url)
+    done = alembic("revision", "--autogenerate", "-m", "later", "--rev-id", "9000", CONSUMER_DB=sqlite_url)
     assert done.returncode == 0, done.stderr
     done = alembic("upgrade", "head", CONSUMER_DB=sqlite_url)
     assert done.returncode == 0, done.stderr

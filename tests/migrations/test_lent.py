@@ -93,7 +93,7 @@ def test_a_users_migration_makes_the_store_and_goes_on(url: str, project: Callab
     config = project(LEND, "migrate.downgrade(op.get_bind())")
     command.upgrade(config, "head")
     assert set(picture(url)) == THEIRS | OURS
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0002", "0002")
     assert rows(url, "SELECT version_num FROM alembic_version") == [("a2",)]
     command.downgrade(config, "base")
     assert set(picture(url)) == {"alembic_version"}
@@ -109,7 +109,7 @@ def test_it_adopts_there_what_was_made_by_hand(url: str, project: Callable[..., 
         project("; ".join([*map(make.format, tables), "op.execute('INSERT INTO checkpoint VALUES (1, 7, 9)')", LEND])),
         "head",
     )
-    assert migrate.status(url) == migrate.Status(7, 9, 0, "0001", "0001")
+    assert migrate.status(url) == migrate.Status(7, 9, 0, "0002", "0002")
 
 
 def test_what_fails_later_in_the_users_migration_takes_the_store_back(url: str, project: Callable[..., Config]) -> None:
@@ -128,7 +128,7 @@ def test_a_users_env_may_make_the_store_in_its_own_transaction(url: str, project
     command.upgrade(config, "head")
     assert set(picture(url)) == THEIRS | OURS
     command.upgrade(config, "head")  # there is nothing to do the second time, for either
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0002", "0002")
 
 
 REFUSED_BY_URL = {
@@ -193,7 +193,7 @@ def test_a_failure_of_ours_leaves_alembic_to_the_user(url: str, project: Callabl
     assert (vars(context), vars(op)) == before
     execute(url, "DROP TABLE ledger")
     migrate.upgrade(url)
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
 
 
 # --- without Alembic -----------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_the_store_is_there_when_its_user_commits(url: str, engine: Engine) -> N
         with connection.begin():
             migrate.upgrade(connection)  # nothing to do
     assert set(picture(url)) == OURS | {"theirs"}
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
 
 
 def test_nothing_of_it_stays_when_its_user_rolls_back(url: str, engine: Engine) -> None:
@@ -274,7 +274,7 @@ def test_a_schema_of_postgresql_and_what_its_user_had_set(postgres_url: str) -> 
         with pytest.raises(errors.NotReady, match="no schema nowhere"):
             migrate.upgrade(connection, schema="nowhere")
         assert (connection.exec_driver_sql(settings).all(), connection.dialect.default_schema_name) == before
-    assert migrate.status(postgres_url, schema="50% off").revision == "0001"
+    assert migrate.status(postgres_url, schema="50% off").revision == "0002"
     assert picture(postgres_url) == {}
 
 
@@ -338,7 +338,7 @@ def test_one_whose_transactions_the_user_begins_himself_is_taken(sqlite_url: str
     assert picture(sqlite_url) == {}
     with engine.begin() as connection:
         migrate.upgrade(connection)
-    assert migrate.status(sqlite_url).revision == "0001"
+    assert migrate.status(sqlite_url).revision == "0002"
 
 
 def test_one_that_translates_schemas_is_refused(url: str, engine: Engine) -> None:

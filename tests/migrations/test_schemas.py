@@ -26,7 +26,7 @@ def schemas(url: str) -> list[str]:
 
 def test_a_new_store_is_made_in_the_first_schema(ours: str, postgres_url: str) -> None:
     migrate.upgrade(ours)
-    assert migrate.status(ours).revision == "0001"
+    assert migrate.status(ours).revision == "0002"
     with Store(ours) as store:
         assert store.resume() == -1
     assert schemas(postgres_url) == ["app"]
@@ -108,7 +108,7 @@ def test_what_a_program_says_goes_before_the_environment(url: str, monkeypatch: 
     monkeypatch.setenv("CONSUMER_SCHEMA", "nowhere")
     monkeypatch.setenv("CONSUMER_DB", "sqlite:///other.db")
     migrate.upgrade(url)
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
     assert "shop_" not in migrate.upgrade_sql(url) + repr(picture(url))
     migrate.downgrade(url)
     assert picture(url) == {}

@@ -34,11 +34,13 @@ from .test_models import FOREIGN
 
 EVENTS = [(0, 12), (1, -3), (2, 7)]
 CHECKPOINT, LEDGER = STORE
-OURS = {"checkpoint", "ledger", schema.CONTRACT.version.name}
+OURS = schema.CONTRACT.names()
 
 
-def without_version(found: dict) -> dict:
-    return {name: table for name, table in found.items() if name != schema.CONTRACT.version.name}
+def without_ours(found: dict) -> dict:
+    """What was there before: the contract's tables, whoever made them."""
+    added = OURS - {"checkpoint", "ledger"}
+    return {name: table for name, table in found.items() if name not in added}
 
 
 # --- adoption ------------------------------------------------------------------------------------
@@ -50,8 +52,8 @@ def test_a_store_made_by_open_store_is_adopted_with_its_data(tmp_path: Path, sql
         apply_event(con, *event)
     before = picture(sqlite_url)
     migrate.upgrade(sqlite_url)
-    assert without_version(picture(sqlite_url)) == before
-    assert migrate.status(sqlite_url) == migrate.Status(2, 16, 3, "0001", "0001")
+    assert without_ours(picture(sqlite_url)) == before
+    assert migrate.status(sqlite_url) == migrate.Status(2, 16, 3, "0002", "0002")
     assert state(con) == (2, 16)  # the connection that was open goes on
     assert apply_event(con, 3, 1)
     con.close()
@@ -74,8 +76,8 @@ def test_somebody_elses_store_is_adopted_as_it_is(url: str):
     execute(url, *STORE, "INSERT INTO checkpoint VALUES (1, 1, 9)", "INSERT INTO ledger VALUES (0, 12), (1, -3)")
     before = picture(url)
     migrate.upgrade(url)
-    assert without_version(picture(url)) == before
-    assert migrate.status(url) == migrate.Status(1, 9, 2, "0001", "0001")
+    assert without_ours(picture(url)) == before
+    assert migrate.status(url) == migrate.Status(1, 9, 2, "0002", "0002")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_sqlite_spells_the_same_store_in_many_ways(sqlite_url: str, statements: 
     execute(sqlite_url, *statements, "INSERT INTO checkpoint VALUES (1, 0, 5)", "INSERT INTO ledger VALUES (0, 5)")
     before = picture(sqlite_url)
     migrate.upgrade(sqlite_url)
-    assert without_version(picture(sqlite_url)) == before
-    assert migrate.status(sqlite_url) == migrate.Status(0, 5, 1, "0001", "0001")
+    assert without_ours(picture(sqlite_url)) == before
+    assert migrate.status(sqlite_url) == migrate.Status(0, 5, 1, "0002", "0002")
 
 
 def test_a_store_without_the_checkpoints_row_gets_it(url: str):
@@ -112,7 +114,7 @@ def test_half_a_store_is_completed(url: str, statement: str):
     execute(url, statement)
     before = picture(url)
     migrate.upgrade(url)
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0002", "0002")
     [(name, (definition, _))] = before.items()
     assert picture(url)[name][0] == definition
 
@@ -185,7 +187,7 @@ def test_a_database_at_a_revision_that_is_not_known_is_left_alone(url: str, what
     with pytest.raises(errors.NotReady, match=r"9999.*another version"):
         getattr(migrate, what)(url)
     assert picture(url) == before
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "9999", "0001")
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "9999", "0002")
 
 
 # --- other people's tables -----------------------------------------------------------------------
@@ -200,7 +202,7 @@ def test_foreign_tables_and_a_foreign_version_are_not_touched(url: str):
 
     migrate.upgrade(url)
     assert foreign() == before
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
     command.check(configure(url))
     assert foreign() == before
     migrate.downgrade(url)
@@ -254,7 +256,7 @@ def test_a_users_own_alembic_lives_in_the_same_database(url: str, tmp_path: Path
         assert {name: table for name, table in picture(url).items() if name in OURS} == ours
     assert rows(url, "SELECT version_num FROM alembic_version") == [(script.revision,)]
     command.downgrade(config, "base")
-    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0001", "0001")
+    assert migrate.status(url) == migrate.Status(-1, 0, 0, "0002", "0002")
 
 
 def test_without_the_filter_a_users_alembic_would_drop_the_store(url: str, tmp_path: Path):
@@ -328,7 +330,7 @@ FAILURES = {
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("there_before", ["nothing", "a store", "a store at 0001"])
 def test_a_migration_that_fails_half_way_leaves_everything_as_it_was(
-    url: str, add_second: Callable[..., Path], failure: str, there_before: str
+    url: str, add_migration: Callable[..., Path], failure: str, there_before: str
 ):
     if there_before == "a store":
         execute(url, *STORE, "INSERT INTO checkpoint VALUES (1, 0, 5)", "INSERT INTO ledger VALUES (0, 5)")
@@ -336,16 +338,16 @@ def test_a_migration_that_fails_half_way_leaves_everything_as_it_was(
         migrate.upgrade(url)
         execute(url, "UPDATE checkpoint SET last = 0, total = 5", "INSERT INTO ledger VALUES (0, 5)")
     before = picture(url)
-    add_second(*FAILURES[failure])
+    add_migration(*FAILURES[failure])
     with pytest.raises((RuntimeError, DBAPIError, KeyboardInterrupt)):
         migrate.upgrade(url)
     assert picture(url) == before
 
-    add_second(EXTRA)
+    add_migration(EXTRA)
     migrate.upgrade(url)
     assert set(picture(url)) == OURS | {"consumer_extra"}
     last, total, count = (-1, 0, 0) if there_before == "nothing" else (0, 5, 1)
-    assert migrate.status(url) == migrate.Status(last, total, count, "0002", "0002")
+    assert migrate.status(url) == migrate.Status(last, total, count, "9000", "9000")
 
 
 UPGRADE_FROM = """
@@ -360,7 +362,7 @@ MEGABYTE = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE
 
 
 def test_a_process_killed_in_the_middle_of_a_migration_leaves_everything_as_it_was(
-    url: str, add_second: Callable[..., Path], tmp_path: Path
+    url: str, add_migration: Callable[..., Path], tmp_path: Path
 ):
     migrate.upgrade(url)
     execute(url, "UPDATE checkpoint SET last = 0, total = 5", "INSERT INTO ledger VALUES (0, 5)")
@@ -373,7 +375,7 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_everything_as_it_w
     if is_sqlite(url):  # with more pages than the cache holds some are in the file before the commit
         write += ['op.execute("CREATE TABLE consumer_fill(b)")']
         write += [f'op.execute("{MEGABYTE} INSERT INTO consumer_fill SELECT randomblob(4000) FROM n")']
-    folder = add_second(EXTRA, *write, 'print("half-way", flush=True)', "sys.stdin.read()")
+    folder = add_migration(EXTRA, *write, 'print("half-way", flush=True)', "sys.stdin.read()")
 
     process = start_python(UPGRADE_FROM, url, str(folder))
     with ended([process]):
@@ -384,9 +386,9 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_everything_as_it_w
         process.wait()
 
     assert picture(url) == before
-    add_second(EXTRA)
+    add_migration(EXTRA)
     migrate.upgrade(url)
-    assert migrate.status(url) == migrate.Status(0, 5, 1, "0002", "0002")
+    assert migrate.status(url) == migrate.Status(0, 5, 1, "9000", "9000")
 
 
 # --- many at once --------------------------------------------------------------------------------
@@ -412,9 +414,9 @@ def test_ten_processes_upgrade_at_once(url: str, patience_s: float):
         for process in processes:
             said, complained = process.communicate(timeout=patience_s)
             assert (process.returncode, complained) == (0, "")
-            assert said == f"{migrate.Status(-1, 0, 0, '0001', '0001')}\n"
+            assert said == f"{migrate.Status(-1, 0, 0, '0002', '0002')}\n"
     assert set(picture(url)) == OURS
-    assert rows(url, f"SELECT version_num FROM {schema.CONTRACT.version.name}") == [("0001",)]
+    assert rows(url, f"SELECT version_num FROM {schema.CONTRACT.version.name}") == [("0002",)]
 
 
 def wait_for_the_lock(url: str, patience_s: float) -> None:
@@ -426,8 +428,8 @@ def wait_for_the_lock(url: str, patience_s: float) -> None:
         time.sleep(0.01)
 
 
-def test_an_upgrade_waits_for_the_one_that_is_running(url: str, add_second: Callable[..., Path], patience_s: float):
-    folder = add_second(EXTRA, 'print("half-way", flush=True)', "sys.stdin.read()")
+def test_an_upgrade_waits_for_the_one_that_is_running(url: str, add_migration: Callable[..., Path], patience_s: float):
+    folder = add_migration(EXTRA, 'print("half-way", flush=True)', "sys.stdin.read()")
     process = start_python(UPGRADE_FROM, url, str(folder))
     with ended([process]), ThreadPoolExecutor() as pool:
         assert process.stdout.readline() == "half-way\n", process.stderr.read()
@@ -436,7 +438,7 @@ def test_an_upgrade_waits_for_the_one_that_is_running(url: str, add_second: Call
         _, complained = process.communicate(timeout=patience_s)  # and the end of its input lets it go on
         assert (process.returncode, complained) == (0, "")
         second.result(patience_s)
-    assert migrate.status(url).revision == "0002"
+    assert migrate.status(url).revision == "9000"
 
 
 def test_eight_threads_upgrade_eight_databases(tmp_path: Path, make_postgres: Callable[[], str], patience_s: float):
@@ -445,7 +447,7 @@ def test_eight_threads_upgrade_eight_databases(tmp_path: Path, make_postgres: Ca
 
     def work(url: str) -> migrate.Status:
         together.wait()
-        assert migrate.head() == "0001"
+        assert migrate.head() == "0002"
         migrate.upgrade(url)
         assert url.partition(":")[0] in ("sqlite", "postgresql+psycopg")
         assert ("BIGINT" in migrate.upgrade_sql(url)) is (not is_sqlite(url))
@@ -456,16 +458,16 @@ def test_eight_threads_upgrade_eight_databases(tmp_path: Path, make_postgres: Ca
 
     with ThreadPoolExecutor(len(urls)) as pool:
         for found in pool.map(work, urls, timeout=patience_s):
-            assert found == migrate.Status(-1, 0, 0, "0001", "0001")
+            assert found == migrate.Status(-1, 0, 0, "0002", "0002")
 
 
 async def test_it_is_usable_while_an_asyncio_loop_runs(url: str):
     migrate.upgrade(url)
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
     await asyncio.to_thread(migrate.downgrade, url)
     assert picture(url) == {}
     await asyncio.gather(*(asyncio.to_thread(migrate.upgrade, url) for _ in range(4)))
-    assert migrate.status(url).revision == "0001"
+    assert migrate.status(url).revision == "0002"
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -473,14 +475,14 @@ async def test_it_is_usable_while_an_asyncio_loop_runs(url: str):
 
 @pytest.mark.parametrize("name", ["100% of it", "a b", "%(here)s", "a:b,c;d"])
 def test_folders_and_files_may_have_any_name(
-    name: str, tmp_path: Path, add_second: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, add_migration: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):
-    folder = add_second(EXTRA).rename(tmp_path / name)
+    folder = add_migration(EXTRA).rename(tmp_path / name)
     monkeypatch.setattr(migrate, "_folder", lambda: folder)
     url = f"sqlite:///{tmp_path / name.replace('%', '%25')}.db"
     migrate.upgrade(url)
     assert (tmp_path / f"{name}.db").is_file()
-    assert migrate.status(url).revision == "0002"
+    assert migrate.status(url).revision == "9000"
 
 
 def test_the_library_says_nothing_on_its_own(url: str, capfd: pytest.CaptureFixture[str]):
