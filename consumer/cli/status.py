@@ -42,7 +42,7 @@ def status(
         typer.Option(min=0, metavar="SECONDS", help="The same where its last commit is longer ago."),
     ] = None,
 ) -> None:
-    """Show a store: the cursor and total of its events, and each stream of records.
+    """Show where a store stands, with each of its streams.
 
     Exit code 16 where there is no store or it is not at this version.
     """

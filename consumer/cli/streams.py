@@ -89,9 +89,9 @@ def trust(
     prefix: Prefix = "",
     schema: Schema = None,
 ) -> None:
-    """Go on with what a stream's name leads to now, though it is another one than was consumed from.
+    """Go on with another stream that has the old one's name.
 
-    After that its numbers count as those of the old one went on, unless --at says where to begin.
+    Its numbers count as if those of the old one went on, unless --at says where to begin.
     """
     from consumer.cli import byhand
     from consumer.cli.place import Place

@@ -22,6 +22,9 @@ _NOT_SUPPORTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOTTY}
 """What a file system answers that does not know F_FULLFSYNC. There `fsync` must do, as it does for SQLite, since it is
 all that can be had. Any other error is one of the disk."""
 
+_NO_FILE = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES}
+"""What the system says where a name leads to no file, or to none that we may reach."""
+
 FileId: TypeAlias = tuple[int, int]
 """Device and inode: they tell a file from any other, whatever its name."""
 
@@ -67,10 +70,12 @@ def sync_folder(path: str | Path) -> None:
 
 
 def file_id(file: str | int) -> FileId | None:
-    """Say which file this is, by its name or its descriptor; None where nothing has the name. Links are followed."""
+    """Say which file this is, by its name or its descriptor; None where the name leads to none. Links are followed."""
     try:
         found = os.stat(file)  # noqa: PTH116 - it is called for each acknowledgement, and `Path.stat` costs more
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in _NO_FILE:
+            raise
         return None
     return found.st_dev, found.st_ino
 

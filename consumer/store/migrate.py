@@ -256,21 +256,6 @@ def find_tables(connection: Connection, tables: Iterable[Table]) -> set[Table]:
     return found
 
 
-def refuse_tables(connection: Connection, tables: Iterable[Table]) -> None:
-    """Make sure that a database has none of some tables that are to be made.
-
-    Raises:
-        SchemaMismatch: it has one, which nothing recorded tells to be ours.
-    """
-    inspector = inspect(connection)
-    found = [name for table in tables if (name := _find_name(inspector, table)) is not None]
-    if found:
-        raise SchemaMismatch(
-            f"a table {found[0]} exists that no recorded migration has made. Nothing was changed; rename that table, "
-            "or give the store's tables a prefix"
-        )
-
-
 def _find_name(inspector: Inspector, table: Table) -> str | None:
     """Give the name that a database has a table of ours under: to SQLite case is nothing, to the inspector it is."""
     if inspector.dialect.name == "sqlite":
@@ -337,7 +322,7 @@ def _checked(url: str, prefix: str, schema: str | None) -> tuple[Names, URL]:
         raise MigrationRefused(
             "Alembic runs migrations of yours in this process, and a store's cannot be run beside them by a URL: call "
             "it before or after, or give it the connection of that run, such as op.get_bind(), in place of the URL; an "
-            "offline run (--sql) has none, so print a script of its own by consumer upgrade --sql"
+            "offline run has none, so have `migrate.upgrade_sql` write a script for it"
         )
     return _parsed(url, prefix, schema)
 

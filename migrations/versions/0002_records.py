@@ -93,14 +93,17 @@ def tables() -> dict[str, sa.Table]:
 
 
 def upgrade() -> None:
-    new = tables()
-    if not context.is_offline_mode():
-        migrate.refuse_tables(op.get_bind(), new.values())
-    for table in new.values():
-        op.execute(CreateTable(table))
+    wanted = tables()
+    # As in 0001: what is there already, from a store whose recorded version was lost, is taken as it is.
+    existing = set() if context.is_offline_mode() else migrate.find_tables(op.get_bind(), wanted.values())
+    for table in wanted.values():
+        if table not in existing:
+            op.execute(CreateTable(table))
+    store = wanted["store"]
     random_id = sa.literal_column(RANDOM_ID[op.get_context().dialect.name])
     row = sa.select(sa.literal_column("1"), random_id, sa.literal_column(f"'{revision}'"), sa.literal_column("0"))
-    op.execute(sa.insert(new["store"]).from_select(["id", "store_id", "compatible_from", "moves"], row))
+    is_there = sa.select(store.c.id).where(store.c.id == sa.literal_column("1")).exists()
+    op.execute(sa.insert(store).from_select(["id", "store_id", "compatible_from", "moves"], row.where(~is_there)))
 
 
 def downgrade() -> None:

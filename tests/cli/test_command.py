@@ -47,37 +47,36 @@ def execute(url: str, statement: str) -> None:
 
 def test_upgrade_makes_a_store_and_status_shows_it(consumer, url: str):
     done = consumer("upgrade", "--db", url)
-    assert (done.code, done.out, done.err) == (0, "the store is at revision 0001: it was created\n", "")
+    assert (done.code, done.out, done.err) == (0, "the store is at revision 0002: it was created\n", "")
     done = consumer("status", "--db", url, "--json")
     assert (done.code, done.err) == (0, "")
-    assert done.out == '{"last": -1, "total": 0, "ledger_rows": 0, "revision": "0001", "head": "0001"}\n'
+    told = json.loads(done.out)
+    assert re.fullmatch("[0-9a-f]{32}", told.pop("store_id"))
+    assert told == {"last": -1, "total": 0, "ledger_rows": 0, "revision": "0002", "head": "0002", "streams": []}
     execute(url, "UPDATE checkpoint SET last = 1, total = 9")
     execute(url, "INSERT INTO ledger VALUES (0, 12), (1, -3)")
     done = consumer("status", "--db", url)
     assert (done.code, done.err) == (0, "")
-    assert done.out == "last 1, total 9, 2 ledger rows\nrevision 0001, head 0001\n"
+    assert done.out == "last 1, total 9, 2 ledger rows\nrevision 0002, head 0002\n"
 
 
-def test_upgrade_says_what_it_has_done(consumer, url: str, monkeypatch):
+def test_upgrade_says_what_it_has_done(consumer, url: str):
     def says() -> str:
         done = consumer("upgrade", "--db", url)
         assert (done.code, done.err) == (0, "")
         return done.out.removeprefix("the store is at revision ").rstrip()
 
-    assert says() == "0001: it was created"
-    assert says() == "0001: it was there already"
+    assert says() == "0002: it was created"
+    assert says() == "0002: it was there already"
     execute(url, "UPDATE checkpoint SET last = 3")
-    assert says() == "0001: it was there already"
+    assert says() == "0002: it was there already"
     execute(url, "DROP TABLE consumer_alembic_version")
-    assert says() == "0001: it was adopted with what it holds, the last event is 3"
+    assert says() == "0002: it was adopted with what it holds, the last event is 3"
     execute(url, "DROP TABLE consumer_alembic_version")
     execute(url, "DROP TABLE ledger")
-    assert says() == "0001: it was adopted with what it holds, the last event is 3"
-    found = migrate.status(url)
-    before = migrate.Status(last=0, total=5, ledger_rows=1, revision="0000", head="0001")
-    told = iter([before, found])
-    monkeypatch.setattr(migrate, "status", lambda *_, **__: next(told))  # there is no older revision yet
-    assert says() == "0001: it was upgraded from 0000"
+    assert says() == "0002: it was adopted with what it holds, the last event is 3"
+    migrate.downgrade(url, "0001")
+    assert says() == "0002: it was upgraded from 0001"
 
 
 def test_the_command_is_a_process_too_and_so_is_the_package(process, tmp_path: Path):
@@ -85,7 +84,7 @@ def test_the_command_is_a_process_too_and_so_is_the_package(process, tmp_path: P
     assert (tmp_path / "consumer.db").is_file()
     done = process("status", "--json")
     assert done.code == 0
-    assert json.loads(done.out)["revision"] == "0001"
+    assert json.loads(done.out)["revision"] == "0002"
 
 
 def test_the_database_comes_from_the_option_then_the_environment_then_the_default(
@@ -167,11 +166,19 @@ def test_a_store_without_a_recorded_version_is_shown_and_not_ready(consumer, tmp
     done = consumer("status", "--db", "sqlite:///store.db", "--json")
     assert (done.code, json.loads(done.out)) == (
         NOT_READY,
-        {"last": 0, "total": 5, "ledger_rows": 1, "revision": None, "head": "0001"},
+        {
+            "last": 0,
+            "total": 5,
+            "ledger_rows": 1,
+            "revision": None,
+            "head": "0002",
+            "store_id": None,
+            "streams": [],
+        },
     )
     assert done.err.startswith("consumer: ")
     assert "run consumer upgrade" in done.err
-    assert consumer("status", "--db", "sqlite:///store.db").out.endswith("revision none recorded, head 0001\n")
+    assert consumer("status", "--db", "sqlite:///store.db").out.endswith("revision none recorded, head 0002\n")
     assert (tmp_path / "store.db").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["store.db"]
 
@@ -421,7 +428,7 @@ def test_an_unexpected_error_is_one_line_and_code_1(consumer, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("something\nquite else")
 
-    monkeypatch.setattr(migrate, "status", fail)
+    monkeypatch.setattr(migrate, "looking", fail)
     check_that_it_failed(consumer("status"), 1, "something quite else")
 
 

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, pool
 
 from consumer.store import migrate
+from consumer.store.schema import CONTRACT
 
 NOBODY = 65534
 
@@ -65,7 +66,7 @@ def test_a_sqlite_file_in_a_folder_that_one_may_not_write_to(folder: Path, tmp_p
     folder.chmod(0o555)
     name = str(path) if "uri" not in uri else str(path).replace("%", "%25")
     assert (
-        look(uri.format(name), tmp_path / "another.db") == "last 0, total 5, 1 ledger row\nrevision 0001, head 0001\n"
+        look(uri.format(name), tmp_path / "another.db") == "last 0, total 5, 1 ledger row\nrevision 0002, head 0002\n"
     )
     assert [found.name for found in folder.iterdir()] == [path.name]
 
@@ -86,12 +87,12 @@ def test_a_role_of_postgresql_that_was_granted_to_select(postgres_url: str, cons
     engine = create_engine(postgres_url, poolclass=pool.NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
-        connection.exec_driver_sql(f"GRANT SELECT ON checkpoint, ledger, consumer_alembic_version TO {role}")
+        connection.exec_driver_sql(f"GRANT SELECT ON {', '.join(sorted(CONTRACT.names()))} TO {role}")
         try:
             url = make_url(postgres_url).set(username=role).render_as_string(hide_password=False)
             done = consumer("status", "--db", url)
             assert (done.code, done.err) == (0, "")
-            assert done.out == "last -1, total 0, 0 ledger rows\nrevision 0001, head 0001\n"
+            assert done.out == "last -1, total 0, 0 ledger rows\nrevision 0002, head 0002\n"
         finally:
             connection.exec_driver_sql(f"DROP OWNED BY {role}")
             connection.exec_driver_sql(f"DROP ROLE {role}")

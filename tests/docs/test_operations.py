@@ -13,7 +13,11 @@ import pytest
 from sqlalchemy import create_engine, make_url, pool
 
 from consumer import Consumer, Store, migrate
+from consumer.core.records import Record
+from consumer.core.runs import Offer, Run
 from consumer.publisher import Appender, Publisher
+from consumer.store import moves
+from consumer.store.overview import history, overview
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
 EVENTS = [(0, 5), (1, -3), (2, 7), (3, 1)]
@@ -96,10 +100,24 @@ def roles(postgres_url: str) -> Iterator[dict[str, str]]:
         execute(postgres_url, f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
-async def test_the_rights_of_a_consumer_are_enough_to_consume(roles: dict[str, str], tmp_path: Path, patience_s: float):
+def consume_a_record(url: str, owner: str) -> None:
+    """Consume the millionth record of a stream, under a lease."""
+    with Store(url) as store:
+        store.resume()
+        store.take_lease("mem/a", "me")
+        store.claim([Offer("mem/a", None, 0, 0)])
+        execute(owner, "UPDATE consumer_stream SET records = 999999")
+        store.apply_runs([Run("mem/a", 0, -1, [Record("mem/a", 0, b"1")], 0)])
+        store.give_back_lease("mem/a", "me")
+
+
+async def test_the_rights_of_a_consumer_are_enough_to_consume(
+    roles: dict[str, str], postgres_url: str, tmp_path: Path, patience_s: float
+):
     append(tmp_path / "journal", EVENTS)
     assert await consume(roles["shop_consumer"], tmp_path / "journal", patience_s) == (3, 10)
     assert migrate.status(roles["shop_consumer"]).last == 3
+    consume_a_record(roles["shop_consumer"], postgres_url)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +132,29 @@ async def test_each_of_a_consumers_rights_is_needed(
     execute(postgres_url, f"REVOKE {rights} ON {place} FROM {role}")
     with pytest.raises(Exception, match=r"permission denied|no store|no schema"):
         await consume(roles["shop_consumer"], tmp_path / "journal", patience_s)
+        consume_a_record(roles["shop_consumer"], postgres_url)
+
+
+def test_what_more_is_needed_to_move_streams_by_hand(roles: dict[str, str], postgres_url: str):
+    consume_a_record(roles["shop_consumer"], postgres_url)
+    move = moves.skip("mem/a", 1, 0, "a test order", "ada")
+    role = make_url(roles["shop_consumer"]).username
+    more = re.findall(
+        r"`([A-Z, ]+)` on `(\w+)`", PAGE.partition("moves a stream by hand needs")[2].partition("\n\n")[0]
+    )
+    assert [table for _, table in more] == ["consumer_override", "consumer_store", "consumer_mark"]
+    with Store(roles["shop_consumer"]) as store:
+        for rights, table in more:
+            with pytest.raises(Exception, match="permission denied"):
+                store.move([move])
+            execute(postgres_url, f"GRANT {rights} ON {table} TO {role}")
+        assert len(store.move([move])) == 1
 
 
 def test_the_rights_of_a_reader_are_enough_to_look(roles: dict[str, str]):
     assert migrate.status(roles["shop_reader"]).last == -1
+    assert overview(roles["shop_reader"]).streams == ()
+    assert history(roles["shop_reader"]) == []
 
 
 # --- backups --------------------------------------------------------------------------------------

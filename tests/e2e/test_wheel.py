@@ -80,6 +80,7 @@ def test_a_wheel_has_the_package_with_its_migrations_the_pytest_plugin_and_nothi
         "consumer/migrations/env.py",
         "consumer/migrations/script.py.mako",
         "consumer/migrations/versions/0001_checkpoint_and_ledger.py",
+        "consumer/migrations/versions/0002_records.py",
     } <= names
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "consumer",
@@ -111,12 +112,12 @@ def test_what_is_installed_is_the_wheel(run: Call, installed: Path):
 
 
 def test_the_store_is_made_and_shown_from_another_folder(run: Call, url: str):
-    assert run("consumer", "upgrade", "--db", url).stdout == "the store is at revision 0001: it was created\n"
+    assert run("consumer", "upgrade", "--db", url).stdout == "the store is at revision 0002: it was created\n"
     assert (
-        run("consumer", "status", "--db", url).stdout == "last -1, total 0, 0 ledger rows\nrevision 0001, head 0001\n"
+        run("consumer", "status", "--db", url).stdout == "last -1, total 0, 0 ledger rows\nrevision 0002, head 0002\n"
     )
     shown = json.loads(run("consumer", "status", "--db", url, "--json").stdout)
-    assert shown == {"last": -1, "total": 0, "ledger_rows": 0, "revision": "0001", "head": "0001"}
+    assert (shown["last"], shown["revision"], shown["head"], shown["streams"]) == (-1, "0002", "0002", [])
 
 
 def test_the_script_is_printed(run: Call, tmp_path: Path):

@@ -179,7 +179,7 @@ def test_a_look_is_allowed_there(url: str, project: Callable[..., Config]) -> No
 
 
 def test_offline_there_is_no_connection_to_lend(url: str, project: Callable[..., Config]) -> None:
-    with pytest.raises(migrate.MigrationRefused, match="consumer upgrade --sql"):
+    with pytest.raises(migrate.MigrationRefused, match="upgrade_sql"):
         command.upgrade(project(LEND), "head", sql=True)
 
 

@@ -9,7 +9,7 @@ from consumer.store.transaction import Store
 
 from .helpers import STORE, execute, picture, rows
 
-IN_BOTH = r"begins with the schema app, which holds no store, and the schema public .*holds one.*--schema.*public to .* or app"
+IN_BOTH = r"begins with the schema app, which holds no store, and the schema public .*holds one.*public to .* or app"
 
 
 @pytest.fixture

@@ -154,7 +154,7 @@ def current_schema(connection: Connection, tables: Tables) -> str:
     if holding and first not in holding:
         raise NotReady(
             f"this session's search_path begins with the schema {first}, which holds no store, and the schema "
-            f"{holding[0]} further on holds one: name the schema (--schema, or schema= in a program), {holding[0]} to "
+            f"{holding[0]} further on holds one: name the schema that is meant, {holding[0]} to "
             f"use that store or {first} for one of its own"
         )
     return first
