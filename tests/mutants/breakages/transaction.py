@@ -294,6 +294,13 @@ BREAKAGES = (
         f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
     ),
     Breakage(
+        "RESUME claims what another process has committed and nobody has synced",
+        "Store.resume",
+        "last != self._durable.get(PAIR)",
+        "PAIR not in self._durable",
+        f"{DURABILITY}::test_what_another_process_has_committed_meanwhile_is_synced_before_each_resume",
+    ),
+    Breakage(
         "the cursor may move between its sync and its being said",
         "Store._make_durable",
         "self._database.make_durable(connection)\nconnection.rollback()",
