@@ -60,9 +60,10 @@ BREAKAGES = (
     ),
     Breakage(
         "--version loads the database",
-        "cli.store:",
-        "from consumer.core.words import last_event",
-        "from consumer.core.words import last_event\nfrom consumer.store import migrate as _",
+        "cli.status:",
+        "from consumer.cli.options import DEFAULT_DATABASE, AsJson, Database, Prefix, Schema",
+        "from consumer.cli.options import DEFAULT_DATABASE, AsJson, Database, Prefix, Schema\n"
+        "from consumer.store import migrate as _",
         f"{OF_STOPS}::test_what_only_shows_words_loads_neither_a_database_nor_the_network",
     ),
     Breakage(
@@ -137,7 +138,7 @@ BREAKAGES = (
     ),
     Breakage(
         "status writes beside a file that its user may only read",
-        "migrate:status",
+        "migrate:looking",
         'readable = sqlite.as_it_can_be_read(parsed) if parsed.get_backend_name() == "sqlite" else parsed',
         "readable = parsed",
         "tests/cli/test_reader.py::test_a_sqlite_file_in_a_folder_that_one_may_not_write_to",
