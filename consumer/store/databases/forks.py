@@ -14,9 +14,8 @@ from typing import Any
 from weakref import WeakSet
 
 from sqlalchemy import Engine, event
-from sqlalchemy.pool import ConnectionPoolEntry
 
-_entries: WeakSet[ConnectionPoolEntry] = WeakSet()
+_entries: WeakSet[Any] = WeakSet()
 """The places in pools that have had a connection in this process."""
 
 
@@ -26,7 +25,7 @@ def watched(engine: Engine) -> Engine:
     return engine
 
 
-def _note(_connection: Any, entry: ConnectionPoolEntry) -> None:
+def _note(_connection: Any, entry: Any) -> None:
     _entries.add(entry)
 
 
