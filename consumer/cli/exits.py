@@ -39,6 +39,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     errors.DatabaseReadOnly: UNUSABLE,
     errors.CommitUnconfirmed: UNUSABLE,
     errors.StoreReplaced: UNUSABLE,
+    errors.StoreForked: UNUSABLE,
     errors.Fenced: UNUSABLE,
     errors.JournalUnusable: UNUSABLE,
     errors.SourceUnusable: UNUSABLE,

@@ -269,6 +269,16 @@ class StoreReplaced(ConsumerError):
         )
 
 
+class StoreForked(ConsumerError):
+    """A store was used in a child of the process that has connected it. The connections are the parent's alone."""
+
+    def __str__(self) -> str:
+        return (
+            "this store was connected in another process, of which this one is a fork: make a new Store here, or close "
+            "it before the fork"
+        )
+
+
 class SchemaMismatch(ConsumerError):
     """The database has a table of ours with another shape; the message names both shapes."""
 

@@ -7,12 +7,14 @@ that would end it too (`backend.py`), and whatever slips through is found when t
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, NestedTransaction
 
+from consumer.core.errors import StoreForked
 from consumer.core.events import Event
 from consumer.core.records import Record
 from consumer.store.databases.base import IN_HANDLER, REFUSED, Cause
@@ -52,6 +54,7 @@ def call_inside_savepoint(handler: Callable[..., None], connection: Connection, 
 
     Raises:
         HandlerRaised: the handler failed, or ended the transaction.
+        StoreForked: the handler has forked, and this is the child, in which nothing more is done.
         Exception: what passes by itself: `Retry`, or a failure of the database or of a connection.
     """
     savepoint = connection.begin_nested()
@@ -61,6 +64,8 @@ def call_inside_savepoint(handler: Callable[..., None], connection: Connection, 
     try:
         _call(handler, connection, list(sheet.new()))
     except BaseException as error:
+        if isinstance(error, StoreForked):
+            raise
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise  # Ctrl-C; in another thread it can only be the handler's own
         if cause_of(error) is Cause.PASSING:
@@ -77,7 +82,12 @@ def call_inside_savepoint(handler: Callable[..., None], connection: Connection, 
 
 
 def _call(handler: Callable[[Connection, Any], object], connection: Connection, new: list[Any]) -> None:
-    result = handler(connection, new)
+    process = os.getpid()
+    try:
+        result = handler(connection, new)
+    finally:
+        if os.getpid() != process:  # it has forked, and this is the child
+            raise StoreForked
     if inspect.iscoroutine(result):
         result.close()
     if result is not None:

@@ -6,6 +6,7 @@ equals applying what is in it one by one: the same tables, the same acknowledgem
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +22,7 @@ from consumer.core.errors import (
     InvalidOption,
     NotReady,
     StoppedByForce,
+    StoreForked,
     StoreReplaced,
 )
 from consumer.core.events import Event
@@ -89,6 +91,7 @@ class Store:
         self._streams: Streams | None = None
         self._leases: Leases | None = None
         self._connection: Connection | None = None
+        self._process: int | None = None  # the one that has connected
         self._interrupted = threading.Event()
         self._durable: dict[str, int] = {}  # the cursors that are known to be on disk
         event.listen(self._engine, "commit", refuse_to_commit)
@@ -102,12 +105,13 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close all connections. The store can be used again."""
-        if self._connection is not None:
+        """Close all connections; in a fork, leave them to its parent. The store can be used again."""
+        if self._connection is not None and not self._is_forked():
             self._connection.close()
-            self._connection = None
+        self._connection = None
         self._durable.clear()
-        self._engine.dispose()
+        self._engine.dispose(close=not self._is_forked())
+        self._process = None
 
     def state(self) -> State:
         """Read the cursor and the total.
@@ -126,7 +130,7 @@ class Store:
             UnsafeDurability: it might not.
             sqlalchemy.exc.DBAPIError: the database failed.
         """
-        with self._engine.connect().execution_options(**READ_ONLY) as connection:
+        with self._connect().execution_options(**READ_ONLY) as connection:
             self._database.check_durability(connection, self._tables, self._find(connection))
 
     def resume(self) -> int:
@@ -422,10 +426,24 @@ class Store:
         self._commit(connection, sheet)
         points.reach(Point.AFTER_COMMIT)
 
+    def _connect(self) -> Connection:
+        self._check_process()
+        self._process = os.getpid()
+        return self._engine.connect()
+
+    def _check_process(self) -> None:
+        """Keep a fork of the process that has connected from its parent's connections."""
+        if self._is_forked():
+            raise StoreForked
+
+    def _is_forked(self) -> bool:
+        return self._process not in {None, os.getpid()}
+
     def _begin(self) -> Connection:
+        self._check_process()
         is_new = self._connection is None
         if self._connection is None:
-            self._connection = self._engine.connect()
+            self._connection = self._connect()
         for remaining in reversed(range(BEGIN_TRIES)):
             if self._interrupted.is_set():
                 raise StoppedByForce
@@ -510,7 +528,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with self._engine.connect().execution_options(**READ_ONLY) as connection:
+        with self._connect().execution_options(**READ_ONLY) as connection:
             self._database.bound_waits(connection)
             if not inspect(connection).has_table(self._tables.version.name, self._find(connection)):
                 raise no_store()

@@ -281,6 +281,19 @@ def test_its_own_commits_need_not_be_synced_again(sqlite_url, synced) -> None:
         assert synced == []
 
 
+def test_what_another_process_has_committed_meanwhile_is_synced_before_each_resume(sqlite_url, synced) -> None:
+    """That the cursor was on disk once says nothing of one that somebody else has moved since."""
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        store.resume()
+        other.apply(stream(3))
+        synced.clear()
+        assert store.resume() == 2
+        assert synced == log_and_folder(sqlite_url)
+        synced.clear()
+        assert store.resume() == 2
+        assert synced == []  # by now this one knows it
+
+
 def test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged(
     sqlite_url, synced, monkeypatch
 ) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Engine, pool
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from consumer.core.errors import InvalidURL
-from consumer.store.databases import lent, postgresql, sqlite, sqlstates
+from consumer.store.databases import forks, lent, postgresql, sqlite, sqlstates
 from consumer.store.databases.base import Cause, Database
 from consumer.store.databases.url import parse_url
 
@@ -37,9 +37,8 @@ def make_engine(url: str | URL, **options: Any) -> Engine:
         url.get_dialect().import_dbapi()
     except ModuleNotFoundError as error:
         raise InvalidURL("PostgreSQL needs a driver: pip install 'resumable-consumer[postgres]'") from error
-    if url.get_backend_name() == "sqlite":
-        return sqlite.make_engine(url, **options)
-    return postgresql.make_engine(url, **options)
+    make = sqlite.make_engine if url.get_backend_name() == "sqlite" else postgresql.make_engine
+    return forks.watched(make(url, **options))
 
 
 def make_engine_like(engine: Engine) -> Engine:
@@ -48,9 +47,8 @@ def make_engine_like(engine: Engine) -> Engine:
     Raises:
         InvalidOption: it is of another database or driver, or shares its connections.
     """
-    if lent.check_engine(engine).dialect.name == "sqlite":
-        return sqlite.make_engine_like(engine)
-    return postgresql.make_engine_like(engine)
+    is_sqlite = lent.check_engine(engine).dialect.name == "sqlite"
+    return forks.watched(sqlite.make_engine_like(engine) if is_sqlite else postgresql.make_engine_like(engine))
 
 
 def make_short_engine(url: str | URL) -> Engine:

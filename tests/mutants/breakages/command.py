@@ -62,7 +62,8 @@ BREAKAGES = (
         "--version loads the database",
         "cli.status:",
         "from consumer.cli.options import DEFAULT_DATABASE, AsJson, Database, Prefix, Schema",
-        "from consumer.cli.options import DEFAULT_DATABASE, AsJson, Database, Prefix, Schema\nfrom consumer.store import migrate as _",
+        "from consumer.cli.options import DEFAULT_DATABASE, AsJson, Database, Prefix, Schema\n"
+        "from consumer.store import migrate as _",
         f"{OF_STOPS}::test_what_only_shows_words_loads_neither_a_database_nor_the_network",
     ),
     Breakage(

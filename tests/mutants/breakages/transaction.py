@@ -17,6 +17,7 @@ OUTCOME = "tests/store/test_outcome.py"
 BISECTION = "tests/store/test_bisection.py"
 OF_HANDLERS = "tests/store/test_handlers.py"
 ENGINES = "tests/store/test_engines.py"
+FORKS = "tests/store/test_forks.py"
 
 BREAKAGES = (
     # One transaction.
@@ -294,6 +295,13 @@ BREAKAGES = (
         f"{DURABILITY}::test_a_duplicate_of_what_another_process_committed_is_synced_before_it_is_acknowledged",
     ),
     Breakage(
+        "RESUME claims what another process has committed and nobody has synced",
+        "Store.resume",
+        "last != self._durable.get(PAIR)",
+        "PAIR not in self._durable",
+        f"{DURABILITY}::test_what_another_process_has_committed_meanwhile_is_synced_before_each_resume",
+    ),
+    Breakage(
         "the cursor may move between its sync and its being said",
         "Store._make_durable",
         "self._database.make_durable(connection)\nconnection.rollback()",
@@ -567,5 +575,55 @@ BREAKAGES = (
         "'\\0' in (value or '')",
         "False",
         "tests/store/databases/test_engine.py::test_what_is_wrong_with_an_option_is_said_by_its_name",
+    ),
+    # A fork.
+    Breakage(
+        "SQLite: a child that ends damages its parent's file",
+        "_leave_to_the_parent",
+        "ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry.dbapi_connection))",
+        "None",
+        f"{FORKS}::test_a_child_that_ends_inside_a_transaction_of_its_parents_takes_nothing_of_it_back",
+    ),
+    Breakage(
+        "PostgreSQL: a child that ends rolls its parent's transaction back",
+        "_leave_to_the_parent",
+        "entry.dbapi_connection = None",
+        "",
+        f"{FORKS}::test_a_child_that_ends_inside_a_transaction_of_its_parents_takes_nothing_of_it_back",
+    ),
+    Breakage(
+        "a child uses its parent's connection",
+        "Store._begin",
+        "self._check_process()",
+        "",
+        f"{FORKS}::test_a_child_is_told_that_the_store_is_its_parents",
+    ),
+    Breakage(
+        "a child connects for its parent's store",
+        "Store._connect",
+        "self._check_process()",
+        "",
+        f"{FORKS}::test_a_child_is_told_that_the_store_is_its_parents",
+    ),
+    Breakage(
+        "a child whose parent's handler has forked ends its parent's savepoint",
+        "handlers:_call",
+        "os.getpid() != process",
+        "False",
+        f"{FORKS}::test_a_child_that_ends_inside_a_transaction_of_its_parents_takes_nothing_of_it_back",
+    ),
+    Breakage(
+        "a child takes its parent's savepoint back",
+        "call_inside_savepoint",
+        "isinstance(error, StoreForked)",
+        "False",
+        f"{FORKS}::test_a_child_that_ends_inside_a_transaction_of_its_parents_takes_nothing_of_it_back",
+    ),
+    Breakage(
+        "a child that closes a store closes its parent's connection",
+        "Store.close",
+        "self._connection is not None and not self._is_forked()",
+        "self._connection is not None",
+        f"{FORKS}::test_a_child_that_closes_it_or_stops_it_disturbs_nothing_of_its_parents",
     ),
 )
