@@ -489,16 +489,20 @@ class BadRecord(ConsumerError):
 
     Attributes:
         record: which.
+        stream: its stream.
+        seq: its number.
         reason: what is wrong with it.
     """
 
     def __init__(self, record: Numbered, reason: str = "the handler refused it") -> None:
         super().__init__(record, reason)
         self.record = record
+        self.stream = record.stream
+        self.seq = record.seq
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"bad record {self.record.seq} of stream {self.record.stream}: {self.reason}"
+        return f"bad record {self.seq} of stream {self.stream}: {self.reason}"
 
     def __repr__(self) -> str:
         return f"BadRecord({self})"  # without the record's content, which is the user's and not for logs
