@@ -64,8 +64,8 @@ class Streams:
         return {row[0]: read_stream(dict(zip(self._columns, row, strict=True))) for row in rows}
 
     def insert(self, cursor: Any, streams: Sequence[Stream]) -> None:
-        """Write the rows of streams that are new, unless another consumer just has."""
-        cursor.executemany(self._insert, [self._written(stream) for stream in streams])
+        """Write the rows of streams that are new, unless another consumer just has: in the order of their names too."""
+        cursor.executemany(self._insert, [self._written(s) for s in sorted(streams, key=lambda s: s.name)])
 
     def claim(self, cursor: Any, streams: Sequence[Stream]) -> None:
         """Note that streams are about to be consumed: their identities, their handlers, and one start more."""
