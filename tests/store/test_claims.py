@@ -101,7 +101,8 @@ def test_a_new_stream_that_cannot_begin_there_is_halted_and_keeps_its_beginning(
 
 def test_many_streams_are_made_in_the_order_of_their_names(store: Store, url: str) -> None:
     """Two processes that make the same ones would otherwise wait for each other."""
-    claim(store, C, A, B)
+    offers = [offer(name, 0, 3, head_is_firm=False) for name in (C, A, B)]
+    assert store.claim(offers, FromNumber(9)).unsure.keys() == {A, B, C}  # so the rows are as they were made
     assert rows(url, f"SELECT name FROM consumer_stream ORDER BY {'rowid' if is_sqlite(url) else 'ctid'}") == [
         (A,),
         (B,),
