@@ -277,7 +277,8 @@ class Store:
             What stands on record.
 
         Raises:
-            UnknownStream, NotAsExpected: nothing was changed.
+            UnknownStream, NotAsExpected, NotNext: nothing was changed.
+            ValueError: a stream is there twice.
             HandlerFailed: the function failed, and nothing was changed.
             Exception: as for `apply`.
         """
