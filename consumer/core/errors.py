@@ -312,9 +312,10 @@ class HandlerFailed(ConsumerError):
     """A handler raised, or broke a rule of handlers. Nothing of the event is in the database.
 
     Attributes:
-        seq: the number of the event or record, or of the first of several.
+        seq: the number of the event or record, or of the first of several; -1 where a function failed that was called
+            with a move by hand.
         reason: what happened. The handler's own exception is `__cause__`.
-        stream: the record's stream, None for an event.
+        stream: the record's stream, or those that were to be moved; None for an event.
     """
 
     def __init__(self, seq: int, reason: str, *, stream: str | None = None) -> None:
@@ -324,7 +325,10 @@ class HandlerFailed(ConsumerError):
         self.stream = stream
 
     def __str__(self) -> str:
-        what = f"event {self.seq}" if self.stream is None else f"record {self.seq} of stream {self.stream}"
+        if self.stream is None:
+            what = f"event {self.seq}"
+        else:
+            what = f"the move of {self.stream}" if self.seq < 0 else f"record {self.seq} of stream {self.stream}"
         return f"the handler failed at {what}: {self.reason}; fix it, or the data, and start again"
 
 
@@ -499,16 +503,20 @@ class BadRecord(ConsumerError):
 
     Attributes:
         record: which.
+        stream: its stream.
+        seq: its number.
         reason: what is wrong with it.
     """
 
     def __init__(self, record: Numbered, reason: str = "the handler refused it") -> None:
         super().__init__(record, reason)
         self.record = record
+        self.stream = record.stream
+        self.seq = record.seq
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"bad record {self.record.seq} of stream {self.record.stream}: {self.reason}"
+        return f"bad record {self.seq} of stream {self.stream}: {self.reason}"
 
     def __repr__(self) -> str:
         return f"BadRecord({self})"  # without the record's content, which is the user's and not for logs

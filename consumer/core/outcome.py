@@ -100,7 +100,7 @@ class RunsOutcome:
             self.new + other.new,
             self.duplicates + other.duplicates,
             self.halted + other.halted,
-            self.stale | other.stale,
+            other.stale | (self.stale - other.through.keys()),
             other.error,
         )
 

@@ -1,6 +1,7 @@
 """What becomes of a batch on which the handler fails: its left half is applied, then its right half.
 
-What failed is found in as many steps as the batch can be halved. What precedes it is committed.
+What failed is found in as many steps as the batch can be halved. What precedes it is committed, and so is what it does
+not concern.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ def apply_in_halves(batch: Batch[Result], apply: Callable[[Batch[Result]], Resul
     except HandlerRaised as failure:
         # Where the handler has ended the transaction nobody knows what of it stays, and trying again would hide that.
         if len(batch) == 1 or failure.ended:
-            return batch.failed(failure)
-        first, second = batch.halves(failure)
-    left = apply_in_halves(first, apply)
+            left, rest = batch.failed(failure), batch
+        else:
+            first, rest = batch.halves(failure)
+            left = apply_in_halves(first, apply)
     if left.error is not None:
         return left
     try:
-        return left.followed_by(apply_in_halves(second.after(left), apply))
+        return left.followed_by(apply_in_halves(rest.after(left), apply))
     except Exception as error:  # noqa: BLE001 - whatever it is, what is committed must be acknowledged before it is raised
         return left.ended_by(error)

@@ -114,7 +114,10 @@ class MoveSheet(Sheet[list[Override]]):
 
     def __init__(self, streams: Streams, moves: Sequence[Move]) -> None:
         self._streams = streams
-        self._moves = {move.stream: move for move in moves}
+        self._moves: dict[str, Move] = {}
+        for move in moves:
+            if self._moves.setdefault(move.stream, move) is not move:
+                raise ValueError(f"stream {move.stream} twice: what is done to a stream at once is one move")
         self._both: list[tuple[Move, Stream, Stream]] = []
         self._made: list[Override] = []
 

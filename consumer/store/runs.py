@@ -16,7 +16,7 @@ from consumer.core.points import Point
 from consumer.core.records import CHECKSUM_MODULUS, Record
 from consumer.core.rule import judge_run
 from consumer.core.runs import Run
-from consumer.core.streams import Stream, StreamState
+from consumer.core.streams import Stream
 from consumer.store.sheet import Batch, HandlerRaised, Sheet
 from consumer.store.streams import Streams, now_ms
 
@@ -36,38 +36,10 @@ class RunsBatch(Batch[RunsOutcome]):
 
     def halves(self, failure: HandlerRaised) -> tuple[RunsBatch, RunsBatch]:
         if isinstance(failure.cause, BadRecord):
-            parted = self._parted(failure.cause.record.stream, failure.cause.record.seq)
+            parted = _parted(self.runs, failure.cause.stream, failure.cause.seq)
             if parted is not None:
                 return parted
-        return self._cut(len(self) // 2)
-
-    def _parted(self, stream: str, seq: int) -> tuple[RunsBatch, RunsBatch] | None:
-        """Part a record, and what follows it in its stream, from all others. Nothing where it is not here."""
-        before: list[Run] = []
-        behind: list[Run] = []
-        for run in self.runs:
-            if run.stream != stream or run.through < seq:
-                before.append(run)
-            elif run.after >= seq:
-                behind.append(run)
-            else:
-                first, second = run.split(seq)
-                before.append(first)
-                behind.append(second)
-        others, rest = RunsBatch(before), RunsBatch(behind)
-        if not len(rest) or rest.runs[0].records[0].seq != seq:
-            return None
-        return (others, rest) if len(others) else rest._cut(1)
-
-    def _cut(self, count: int) -> tuple[RunsBatch, RunsBatch]:
-        """Cut behind a number of records."""
-        for index, run in enumerate(self.runs):
-            if count < len(run.records):
-                first, second = run.split(run.records[count].seq) if count else (None, run)
-                left = [*self.runs[:index], first] if first else list(self.runs[:index])
-                return RunsBatch(left), RunsBatch([second, *self.runs[index + 1 :]])
-            count -= len(run.records)
-        return self, RunsBatch(())
+        return _cut(self.runs, len(self) // 2)
 
     def after(self, outcome: RunsOutcome) -> RunsBatch:
         halted = {halt.stream for halt in outcome.halted}
@@ -79,9 +51,44 @@ class RunsBatch(Batch[RunsOutcome]):
         error.__cause__ = failure.cause
         if failure.ended:  # whatever it has done may be committed, for all records of the batch
             return RunsOutcome(error=error)
-        if isinstance(failure.cause, BadRecord):
-            error = failure.cause
+        cause = failure.cause
+        if isinstance(cause, BadRecord) and (cause.stream, cause.seq) == (record.stream, record.seq):
+            error = cause
         return RunsOutcome(halted=(Halt(record.stream, record.seq, error),))
+
+
+def _parted(runs: Sequence[Run], stream: str, seq: int) -> tuple[RunsBatch, RunsBatch] | None:
+    """Part a record, and what follows it in its stream, from all others; where there are no others, the record alone.
+
+    Nothing where it is not here.
+    """
+    before: list[Run] = []
+    behind: list[Run] = []
+    for run in runs:
+        if run.stream != stream or run.through < seq:
+            before.append(run)
+        elif run.after >= seq:
+            behind.append(run)
+        else:
+            first, second = run.split(seq)
+            before.append(first)
+            behind.append(second)
+    if next((record.seq for run in behind for record in run.records), None) != seq:
+        return None
+    others = RunsBatch(before)
+    return (others, RunsBatch(behind)) if len(others) else _cut([*before, *behind], 1)
+
+
+def _cut(runs: Sequence[Run], count: int) -> tuple[RunsBatch, RunsBatch]:
+    """Cut behind a number of records, of which there are more."""
+    index = 0
+    while count >= len(runs[index].records):
+        count -= len(runs[index].records)
+        index += 1
+    if not count:
+        return RunsBatch(runs[:index]), RunsBatch(runs[index:])
+    first, second = runs[index].split(runs[index].records[count].seq)
+    return RunsBatch([*runs[:index], first]), RunsBatch([second, *runs[index + 1 :]])
 
 
 @dataclass(slots=True)
@@ -152,7 +159,7 @@ class RunsSheet(Sheet[RunsOutcome]):
     def write(self, cursor: Any) -> Mapping[str, int]:
         committed_ms = now_ms()
         moved = [
-            (judged.found, replace(judged.now, committed_ms=committed_ms, state=_unhalted(judged.now.state)))
+            (judged.found, replace(judged.now, committed_ms=committed_ms))
             for judged in self._judged.values()
             if judged.now is not judged.found
         ]
@@ -164,7 +171,3 @@ class RunsSheet(Sheet[RunsOutcome]):
         through = {name: self._judged[name].now.cursor.through for name in self._taken}
         stale = frozenset(self._stale - self._taken)
         return RunsOutcome(through, len(self._new), self._duplicates, tuple(self._halted.values()), stale)
-
-
-def _unhalted(state: StreamState) -> StreamState:
-    return StreamState.RUNNING if state is StreamState.HALTED else state

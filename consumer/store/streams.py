@@ -12,7 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from consumer.core.errors import Fenced, NotReady
-from consumer.core.records import CHECKSUM_MODULUS, DIGEST_BYTES
+from consumer.core.events import is_integer
+from consumer.core.records import DIGEST_BYTES, NO_NUMBER, NUMBER_MAX
 from consumer.core.rule import Cursor
 from consumer.core.streams import Override, Stream, StreamState
 from consumer.store.databases.base import Database
@@ -63,8 +64,8 @@ class Streams:
         return {row[0]: read_stream(dict(zip(self._columns, row, strict=True))) for row in rows}
 
     def insert(self, cursor: Any, streams: Sequence[Stream]) -> None:
-        """Write the rows of streams that are new, unless another consumer just has."""
-        cursor.executemany(self._insert, [self._written(stream) for stream in streams])
+        """Write the rows of streams that are new, unless another consumer just has: in the order of their names too."""
+        cursor.executemany(self._insert, [self._written(s) for s in sorted(streams, key=lambda s: s.name)])
 
     def claim(self, cursor: Any, streams: Sequence[Stream]) -> None:
         """Note that streams are about to be consumed: their identities, their handlers, and one start more."""
@@ -193,11 +194,14 @@ def read_stream(row: Mapping[str, Any]) -> Stream:
     Raises:
         NotReady: it holds what no store writes.
     """
+    last, through = row["last"], row["through"]
     try:
+        if not (is_integer(through, NO_NUMBER, NUMBER_MAX) and is_integer(last, NO_NUMBER, through)):
+            raise ValueError(f"last {last!r} and through {through!r}")  # noqa: TRY301 - one message for all of them
         state = StreamState(row["state"])
         cursor = Cursor(
-            last=row["last"],
-            through=row["through"],
+            last=last,
+            through=through,
             digest=_bytes(row["last_digest"]),
             timestamp_ms=row["last_timestamp_ms"],
             token=_bytes(row["token"]),
@@ -213,7 +217,7 @@ def read_stream(row: Mapping[str, Any]) -> Stream:
         cursor,
         row["begins"],
         row["records"],
-        checksum % CHECKSUM_MODULUS,
+        checksum,
         state,
         row["starts"],
         row["halted_at"],

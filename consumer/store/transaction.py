@@ -249,7 +249,7 @@ class Store:
         outcome = apply_in_halves(RunsBatch(runs), apply)
         if outcome.halted:
             try:
-                self.halt(outcome.halted, {run.stream: run.generation for run in runs})
+                self.halt(outcome.halted, _newest_generations(runs))
             except Exception as error:  # noqa: BLE001 - what is committed must be acknowledged before it is raised
                 return outcome if outcome.error is not None else outcome.ended_by(error)
         return outcome
@@ -281,7 +281,8 @@ class Store:
             What stands on record.
 
         Raises:
-            UnknownStream, NotAsExpected: nothing was changed.
+            UnknownStream, NotAsExpected, NotNext: nothing was changed.
+            ValueError: a stream is there twice.
             HandlerFailed: the function failed, and nothing was changed.
             Exception: as for `apply`.
         """
@@ -461,8 +462,8 @@ class Store:
         try:
             self._database.commit(connection)
         except DBAPIError as error:
-            if cause_of(error) is not Cause.CONTENT:
-                raise
+            if cause_of(error) is not Cause.CONTENT or not sheet.new():
+                raise  # where nothing is new, there is no record or event that it could be about
             raise HandlerRaised(sheet, error, ended=False) from error  # it is sure that nothing was committed
 
     @contextmanager
@@ -553,3 +554,8 @@ class Store:
     def _execute(self, connection: Connection, statement: Executable) -> CursorResult[Any]:
         """Execute a statement over our tables. The connection itself must not translate what a handler executes."""
         return connection.execute(statement, execution_options={"schema_translate_map": {None: self._find(connection)}})
+
+
+def _newest_generations(runs: Sequence[Run]) -> dict[str, int]:
+    """Give for each stream the generation of its newest placement: one of its runs may come of an older one."""
+    return dict(sorted((run.stream, run.generation) for run in runs))

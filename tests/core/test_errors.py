@@ -75,3 +75,8 @@ def test_the_contracts_errors_are_about_events_and_no_stream(error: errors.Consu
 )
 def test_a_message_has_the_facts_that_its_reader_needs(error: errors.ConsumerError, facts: list[str]) -> None:
     assert all(fact in str(error) for fact in facts), str(error)
+
+
+def test_a_bad_record_that_is_none_is_refused_where_it_is_raised() -> None:
+    with pytest.raises(AttributeError, match="'str' object has no attribute 'stream'"):
+        errors.BadRecord("order 7")  # type: ignore[arg-type]

@@ -18,6 +18,9 @@ END_SESSIONS = text(
     "WHERE datname = current_database() AND application_name = 'consumer'"
 )
 
+ONE_ROW = (schema.CONTRACT.checkpoint, schema.CONTRACT.store)
+"""Tables whose one row stays."""
+
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +69,10 @@ def postgres_url(made_postgres: str) -> str:
         for name in inspect(connection).get_table_names():
             if name not in users.tables and not schema.owns_table(name):
                 connection.exec_driver_sql(f'DROP TABLE "{name}" CASCADE')
-        connection.exec_driver_sql("TRUNCATE ledger, seen")
+        emptied = [table.name for table in schema.CONTRACT.metadata.tables.values() if table not in ONE_ROW]
+        connection.exec_driver_sql(f"TRUNCATE {', '.join([*emptied, *users.tables])}")
         connection.exec_driver_sql("UPDATE checkpoint SET last = -1, total = 0")
+        connection.exec_driver_sql("UPDATE consumer_store SET moves = 0")
     return made_postgres
 
 

@@ -18,7 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engine, event, insert, make_url, pool
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    make_url,
+    pool,
+)
 
 import consumer
 from consumer.core import points
@@ -39,6 +53,16 @@ POINTS = [point for point in Point if not point.endswith("_ack")]
 users = MetaData()
 seen = Table("seen", users, Column("seq", Integer, primary_key=True, autoincrement=False), Column("delta", Integer))
 """A user's own table: with the handler below it must always equal the ledger."""
+
+kept = Table(
+    "kept",
+    users,
+    Column("stream", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("place", Integer),
+    Column("data", LargeBinary),
+)
+"""The same for records, each with its place in the order of all; `recording.py` fills it."""
 
 
 def record(connection: Connection, events: list[Event]) -> None:
@@ -176,6 +200,28 @@ def on_connect(store: Store, *statements: str) -> None:
             connection.commit()
 
     event.listen(store._engine, "connect", say)
+
+
+def add_trigger(url: str, table: str, when: str, sqlite: str, postgres: str) -> None:
+    """Have a database do something of its own where a table changes."""
+    if is_sqlite(url):
+        execute(url, f"CREATE TRIGGER meddle {when} ON {table} {sqlite}")
+        return
+    execute(
+        url,
+        f"CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {postgres} END $$",
+        f"CREATE TRIGGER meddle {when} ON {table} FOR EACH ROW EXECUTE FUNCTION meddle()",
+    )
+
+
+def remove_trigger(url: str, table: str) -> None:
+    execute(url, "DROP TRIGGER IF EXISTS meddle" + ("" if is_sqlite(url) else f" ON {table}"))
+
+
+def refuse(url: str, table: str, when: str) -> None:
+    """Have a database refuse the updates of a table for which a condition holds."""
+    sqlite = f"WHEN {when} BEGIN SELECT RAISE(ABORT, 'not here'); END"
+    add_trigger(url, table, "BEFORE UPDATE", sqlite, f"IF {when} THEN RAISE 'not here'; END IF; RETURN NEW;")
 
 
 class Running:

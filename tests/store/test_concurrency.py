@@ -16,7 +16,22 @@ from consumer.store.retry import Patience, patience
 from consumer.store.schema import NOTHING_YET
 from consumer.store.transaction import Store
 
-from .helpers import Running, at, begin, execute, holding, is_sqlite, record, rows, stored, stream, waiting_for, workers
+from .helpers import (
+    Running,
+    add_trigger,
+    at,
+    begin,
+    execute,
+    holding,
+    is_sqlite,
+    record,
+    remove_trigger,
+    rows,
+    stored,
+    stream,
+    waiting_for,
+    workers,
+)
 
 COUNT = 3000
 
@@ -81,21 +96,6 @@ def test_the_second_waits_for_the_first_and_finds_its_events_there(url, patience
 
 
 # --- fencing -------------------------------------------------------------------------------------
-
-
-def add_trigger(url: str, table: str, when: str, sqlite: str, postgres: str) -> None:
-    if is_sqlite(url):
-        execute(url, f"CREATE TRIGGER meddle {when} ON {table} {sqlite}")
-        return
-    execute(
-        url,
-        f"CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {postgres} END $$",
-        f"CREATE TRIGGER meddle {when} ON {table} FOR EACH ROW EXECUTE FUNCTION meddle()",
-    )
-
-
-def remove_trigger(url: str, table: str) -> None:
-    execute(url, "DROP TRIGGER IF EXISTS meddle" + ("" if is_sqlite(url) else f" ON {table}"))
 
 
 MEDDLING = {
