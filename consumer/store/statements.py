@@ -238,7 +238,8 @@ class LeaseStatements:
     Attributes:
         lock: locks the lease of `source` and gives its columns, and whether its time is not over.
         insert: makes one for `source` that nobody holds; a clause for where there is one already is to be put behind.
-        take: has `holder` hold it for `ms` from now on, where it is free or held by that holder already.
+        take: has `holder` hold it for `ms` from now on, where it is free or held by that holder already. Since when, is
+            kept only in the latter case.
         give_back: has nobody hold it, where `holder` does.
         read: gives all of them.
     """
@@ -246,9 +247,9 @@ class LeaseStatements:
     def __init__(self, tables: Tables, clock_ms: str) -> None:
         lease = tables.lease
         now: ColumnElement[int] = literal_column(clock_ms)
-        is_held = (lease.c.until_ms > now).label("is_held")
+        is_held = lease.c.until_ms > now
         is_named = lease.c.source == bindparam("source_")
-        self.read = select(lease, is_held).order_by(lease.c.source)
+        self.read = select(lease, is_held.label("is_held")).order_by(lease.c.source)
         self.lock = self.read.where(is_named).with_for_update()
         self.insert = insert(lease).from_select(
             [c.name for c in lease.c],
@@ -259,9 +260,9 @@ class LeaseStatements:
         is_mine = lease.c.holder == bindparam("holder_")
         self.take = (
             update(lease)
-            .where(is_named, (lease.c.until_ms <= now) | is_mine)
+            .where(is_named, ~is_held | is_mine)
             .values(
-                since_ms=case((is_mine, lease.c.since_ms), else_=now),
+                since_ms=case((is_mine & is_held, lease.c.since_ms), else_=now),
                 holder=bindparam("holder_"),
                 handler=bindparam("handler_"),
                 until_ms=now + bindparam("ms"),
