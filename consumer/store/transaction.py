@@ -540,7 +540,7 @@ class Store:
 
     def _may_go_on(self, connection: Connection, revision: str | None) -> bool:
         """Say whether a newer revision lets this version use the store: an upgrade need not stop what runs."""
-        if revision is None or revision < HEAD:
+        if revision is None or not revision.isdecimal() or revision < HEAD:  # or it is no revision of this package
             return False
         compatible_from: str = self._execute(connection, self._records.read_store).one().compatible_from
         return compatible_from <= HEAD

@@ -24,7 +24,7 @@ from consumer.sources.tcp.connection import PublisherConnection
 from consumer.store import retry
 from consumer.store import transaction as store
 from consumer.store.databases.sqlite import SQLite
-from consumer.store.pair import Pair
+from consumer.store.pair import Pair, PairSheet
 from consumer.store.transaction import Store
 
 T = TypeVar("T")
@@ -147,8 +147,9 @@ def cursor_in_a_transaction_of_its_own(patch: pytest.MonkeyPatch) -> None:
     _write_without(patch, cursor=False)
     commit = Store._commit
 
-    def twice(self: Store, connection: Connection, before: State, new: Events) -> None:
-        commit(self, connection, before, new)
+    def twice(self: Store, connection: Connection, sheet: PairSheet) -> None:
+        before, new = sheet.before, sheet.new()
+        commit(self, connection, sheet)
         points.reach(Point.AFTER_COMMIT)
         connection.begin()
         driver = connection.connection.driver_connection
@@ -226,10 +227,11 @@ def handler_sees_duplicates(patch: pytest.MonkeyPatch) -> None:
     call = store.call_inside_savepoint
     last: Memory[list[Event]] = WeakKeyDictionary()
 
-    def again(handler: Any, connection: Connection, before: State, new: Events) -> None:
+    def again(handler: Any, connection: Connection, sheet: PairSheet) -> None:
         loop = asyncio.get_running_loop()
-        call(handler, connection, before, Events.of([*last.get(loop, []), *new]))
-        last[loop] = list(new)[-1:]
+        before = last.get(loop, [])
+        call(lambda c, new: handler(c, [*before, *new]), connection, sheet)
+        last[loop] = list(sheet.new())[-1:]
 
     patch.setattr(store, "call_inside_savepoint", again)
 
