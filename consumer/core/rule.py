@@ -58,6 +58,11 @@ class Cursor:
     identity: str | None = None
     is_fed: bool = True
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """What no other place equals that it has ever stood at: after a move it may reach the same number again."""
+        return self.generation, self.through
+
 
 # A stream that is offered.
 

@@ -97,9 +97,9 @@ class ClaimSheet(Sheet[Claim]):
             handler = stream.handler if self._handler is None else self._handler
             self._started.append(replace(stream, cursor=placement.cursor, handler=handler))
 
-    def claimed(self) -> Mapping[str, int]:
+    def claimed(self) -> Mapping[str, object]:
         """All that was found: where a process died of a failed sync, that turns out once, and not at each stream."""
-        return {name: stream.cursor.through for name, stream in self._found.items()}
+        return {name: stream.cursor.place for name, stream in self._found.items()}
 
     def changes(self) -> bool:
         return bool(self._has_new or self._started or self._failed)
@@ -107,7 +107,7 @@ class ClaimSheet(Sheet[Claim]):
     def new(self) -> Sequence[Any]:
         return ()
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         if self._started:
             self._streams.claim(cursor, self._started)
         if self._failed:
@@ -140,7 +140,7 @@ class HaltSheet(Sheet[None]):
             name: stream for name, stream in found.items() if stream.cursor.generation == self._generations.get(name)
         }
 
-    def claimed(self) -> Mapping[str, int]:
+    def claimed(self) -> Mapping[str, object]:
         return {}
 
     def changes(self) -> bool:
@@ -149,7 +149,7 @@ class HaltSheet(Sheet[None]):
     def new(self) -> Sequence[Any]:
         return ()
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         halted = [
             (self._found[halt.stream], halt.at, one_line(halt.error))
             for halt in self._halted

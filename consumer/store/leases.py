@@ -54,7 +54,7 @@ class TakeSheet(Sheet[Lease]):
         cursor.execute(self._leases.insert, self._values)  # where there is none; whoever else does that is waited for
         self._held = _read(cursor.execute(self._leases.lock, self._values).fetchone())
 
-    def claimed(self) -> Mapping[str, int]:
+    def claimed(self) -> Mapping[str, object]:
         return {}
 
     def changes(self) -> bool:
@@ -63,7 +63,7 @@ class TakeSheet(Sheet[Lease]):
     def new(self) -> Sequence[Any]:
         return ()
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         cursor.execute(self._leases.take, self._values)
         self._held = _read(cursor.execute(self._leases.lock, self._values).fetchone())
         return {}
@@ -83,7 +83,7 @@ class GiveBackSheet(Sheet[None]):
     def judge(self, cursor: Any) -> None:
         self._leases.database.set_up(cursor)
 
-    def claimed(self) -> Mapping[str, int]:
+    def claimed(self) -> Mapping[str, object]:
         return {}
 
     def changes(self) -> bool:
@@ -92,7 +92,7 @@ class GiveBackSheet(Sheet[None]):
     def new(self) -> Sequence[Any]:
         return ()
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         cursor.execute(self._leases.give_back, self._values)
         return {}
 

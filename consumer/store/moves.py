@@ -128,8 +128,8 @@ class MoveSheet(Sheet[list[Override]]):
                 raise UnknownStream(name)
             self._both.append((move, found[name], move.applied_to(found[name])))
 
-    def claimed(self) -> Mapping[str, int]:
-        return {was.name: was.cursor.through for _, was, _ in self._both}
+    def claimed(self) -> Mapping[str, object]:
+        return {was.name: was.cursor.place for _, was, _ in self._both}
 
     def changes(self) -> bool:
         return bool(self._both)
@@ -138,7 +138,7 @@ class MoveSheet(Sheet[list[Override]]):
         """Give the names of the streams, which a function of the user's is called with."""
         return [was.name for _, was, _ in self._both]
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         made_ms = now_ms()
         for move, was, now in self._both:
             if move.moves_cursor:
@@ -161,7 +161,7 @@ class MoveSheet(Sheet[list[Override]]):
             )
             self._streams.record(cursor, override)
             self._made.append(override)
-        return {now.name: now.cursor.through for _, _, now in self._both}
+        return {now.name: now.cursor.place for _, _, now in self._both}
 
     def outcome(self) -> list[Override]:
         return self._made

@@ -123,7 +123,7 @@ class PairSheet(Sheet[Outcome]):
         self.before = self._pair.lock(cursor)
         self._plan = self._pair.plan(cursor, self.before, self._events)
 
-    def claimed(self) -> Mapping[str, int]:
+    def claimed(self) -> Mapping[str, object]:
         return {PAIR: self.before.last} if self._plan.acked else {}
 
     def changes(self) -> bool:
@@ -132,7 +132,7 @@ class PairSheet(Sheet[Outcome]):
     def new(self) -> Events:
         return self._plan.new
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         self._after = self._pair.write(cursor, self.before, self._plan.new)
         return {PAIR: self._after.last}
 

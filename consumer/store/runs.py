@@ -147,8 +147,8 @@ class RunsSheet(Sheet[RunsOutcome]):
                 checksum=(judged.now.checksum + plan.checksum) % CHECKSUM_MODULUS,
             )
 
-    def claimed(self) -> Mapping[str, int]:
-        return {name: self._judged[name].found.cursor.through for name in self._taken}
+    def claimed(self) -> Mapping[str, object]:
+        return {name: self._judged[name].found.cursor.place for name in self._taken}
 
     def changes(self) -> bool:
         return any(judged.now is not judged.found for judged in self._judged.values())
@@ -156,7 +156,7 @@ class RunsSheet(Sheet[RunsOutcome]):
     def new(self) -> Sequence[Record]:
         return self._new
 
-    def write(self, cursor: Any) -> Mapping[str, int]:
+    def write(self, cursor: Any) -> Mapping[str, object]:
         committed_ms = now_ms()
         moved = [
             (judged.found, replace(judged.now, committed_ms=committed_ms))
@@ -165,7 +165,7 @@ class RunsSheet(Sheet[RunsOutcome]):
         ]
         self._streams.move_on(cursor, moved)
         points.reach(Point.AFTER_CURSOR)
-        return {stream.name: stream.cursor.through for _, stream in moved}
+        return {stream.name: stream.cursor.place for _, stream in moved}
 
     def outcome(self) -> RunsOutcome:
         through = {name: self._judged[name].now.cursor.through for name in self._taken}

@@ -60,8 +60,11 @@ class Sheet(ABC, Generic[Done]):
         """Lock where the store stands, and find out what is new."""
 
     @abstractmethod
-    def claimed(self) -> Mapping[str, int]:
-        """Give the cursors, as they were found, that are going to be acknowledged or built on: a number for a name."""
+    def claimed(self) -> Mapping[str, object]:
+        """Give the cursors, as they were found, that are going to be acknowledged or built on.
+
+        For each name that is something which equals no other place that this cursor has ever stood at.
+        """
 
     @abstractmethod
     def changes(self) -> bool:
@@ -72,8 +75,8 @@ class Sheet(ABC, Generic[Done]):
         """Give what the handler is called with; it is not called where that is nothing."""
 
     @abstractmethod
-    def write(self, cursor: Any) -> Mapping[str, int]:
-        """Write all but what the handler writes, and give the cursors that hold once that is committed."""
+    def write(self, cursor: Any) -> Mapping[str, object]:
+        """Write all but what the handler writes, and give the cursors that hold once that is committed, as above."""
 
     @abstractmethod
     def outcome(self) -> Done:

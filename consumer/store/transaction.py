@@ -93,7 +93,7 @@ class Store:
         self._connection: Connection | None = None
         self._process: int | None = None  # the one that has connected
         self._interrupted = threading.Event()
-        self._durable: dict[str, int] = {}  # the cursors that are known to be on disk
+        self._durable: dict[str, object] = {}  # the cursors that are known to be on disk
         event.listen(self._engine, "commit", refuse_to_commit)
 
     def __enter__(self) -> Self:

@@ -284,12 +284,12 @@ def check_nothing_is_left(url: str, patience_s: float) -> None:
 
 
 @contextmanager
-def workers(*arguments: tuple[object, ...]) -> Iterator[list[subprocess.Popen[str]]]:
-    """`worker.py`, once for each set of arguments; all are ready, and each begins when it is sent a line."""
+def workers(*arguments: tuple[object, ...], program: str = "worker") -> Iterator[list[subprocess.Popen[str]]]:
+    """A program of this folder, once for each set of arguments; all are ready, and begin when they are sent a line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
     processes = [
         subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("worker.py")), *map(str, given)],
+            [sys.executable, "-m", f"tests.store.{program}", *map(str, given)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

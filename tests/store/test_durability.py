@@ -11,13 +11,15 @@ from sqlalchemy import Connection, make_url
 
 from consumer.core import disk
 from consumer.core.errors import SyncFailed, UnsafeDurability
-from consumer.core.outcome import Outcome
+from consumer.core.outcome import Halt, Outcome
 from consumer.core.points import Point
 from consumer.store.databases.sqlite import SQLite
+from consumer.store.moves import Move
 from consumer.store.retry import Patience, patience
 from consumer.store.transaction import Store
 
 from .helpers import at, execute, holding, on_connect, record, rows, stored, stream, waiting_for, workers
+from .recording import A, B, claim, row, run
 
 # --- settings ------------------------------------------------------------------------------------
 
@@ -379,3 +381,101 @@ def test_the_log_of_a_store_behind_a_symbolic_link_is_synced_where_it_is(tmp_pat
     with Store(f"sqlite:///{link}") as store:
         assert store.resume() == 0
         assert synced == log_and_folder(sqlite_url)
+
+
+# --- streams of records --------------------------------------------------------------------------
+
+
+def test_what_another_process_committed_of_a_stream_is_synced_before_it_is_claimed(sqlite_url, synced) -> None:
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        claim(other, A, B)
+        other.apply_runs([run(A, -1, [0])])
+        synced.clear()
+        claim(store, A)
+        assert synced == log_and_folder(sqlite_url)
+        claim(store, A)
+        assert synced == log_and_folder(sqlite_url)  # it is known to be synced by now
+        claim(store, A, B)
+        assert synced == log_and_folder(sqlite_url) * 2
+
+
+def test_a_claim_that_cannot_be_made_durable_says_nothing(sqlite_url, monkeypatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "the disk is gone")
+
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        claim(other, A)
+        before = row(sqlite_url)
+        monkeypatch.setattr(os, "fsync", fail)
+        for call in (lambda: claim(store, A), lambda: store.apply_runs([run(A, -1, [0])])):
+            with pytest.raises(SyncFailed, match="-wal cannot be synced"):
+                call()
+        assert row(sqlite_url) == before
+
+
+def test_runs_are_synced_before_they_are_acknowledged_or_built_on_where_others_committed_them(
+    sqlite_url, synced
+) -> None:
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        claim(store, A, B)
+        synced.clear()
+        assert store.apply_runs([run(A, -1, [0])]).new == 1
+        assert store.apply_runs([run(A, -1, [0])]).duplicates == 1
+        assert synced == []  # its own commits
+
+        other.apply_runs([run(A, 0, [1]), run(B, -1, [0])])
+        synced.clear()
+        assert store.apply_runs([run(B, 5, [6])]).halted != ()  # a gap: nothing is acknowledged
+        assert synced == []
+        assert store.apply_runs([run(A, 0, [1])]).duplicates == 1
+        assert synced == log_and_folder(sqlite_url)
+        assert store.apply_runs([run(A, 1, [2])]).new == 1
+        assert synced == log_and_folder(sqlite_url)
+
+
+def test_a_number_that_others_have_reached_once_more_is_synced_again(sqlite_url, synced) -> None:
+    """A cursor that was moved back stands where it stood: what was known to be on disk was another commit."""
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        claim(store, A)
+        store.apply_runs([run(A, -1, [0, 1])])
+        other.move([Move(A, "replay", "why", "me", to=-1)])
+        other.apply_runs([run(A, -1, [0, 1], generation=1)])
+        synced.clear()
+        assert store.apply_runs([run(A, -1, [0, 1], generation=1)]).through == {A: 1}
+        assert synced == log_and_folder(sqlite_url)
+
+
+def test_a_move_syncs_what_it_goes_on_record_about(sqlite_url, synced) -> None:
+    with Store(sqlite_url) as store, Store(sqlite_url) as other:
+        claim(other, A)
+        synced.clear()
+        store.move([Move(A, "replay", "why", "me", to=3)])
+        assert synced == log_and_folder(sqlite_url)
+        synced.clear()
+        claim(store, A)
+        assert synced == []
+
+
+@pytest.mark.parametrize("table", ["stream", "mark", "override", "lease", "store"])
+def test_a_table_for_records_that_is_not_logged_is_refused(postgres_of_its_own, table) -> None:
+    with Store(postgres_of_its_own) as store:
+        store.check_durability()
+        execute(postgres_of_its_own, f"ALTER TABLE consumer_{table} SET UNLOGGED")
+        with pytest.raises(UnsafeDurability, match=f"consumer_{table} is not logged"):
+            store.check_durability()
+
+
+def test_a_commit_of_runs_is_synchronous_whatever_the_database_has_set(postgres_of_its_own) -> None:
+    url = postgres_of_its_own
+    execute(url, f"ALTER DATABASE {make_url(url).database} SET synchronous_commit TO off")
+    settings: list[str] = []
+    with Store(url) as store:
+        for call in (
+            lambda: claim(store, A),
+            lambda: store.apply_runs([run(A, -1, [0])]),
+            lambda: store.halt([Halt(A, 1, ValueError("no"))], {A: 0}),
+            lambda: store.move([Move(A, "replay", "why", "me", to=3)]),
+        ):
+            with at(Point.BEFORE_COMMIT, lambda: settings.append(synchronous_commit(store))):
+                call()
+    assert settings == ["on"] * 4

@@ -1,6 +1,6 @@
 """A consumer without a network in a process of its own: it applies the same events as its parent, and may die on the way.
 
-    python worker.py URL COUNT BATCH [POINT TIMES]     SIGKILL where the point is reached for the TIMES-th time
+    python -m tests.store.worker URL COUNT BATCH [POINT TIMES]     SIGKILL where the point is reached for the TIMES-th time
 
 It says `ready` when it could begin, waits for a line, and then says after each batch how far it would acknowledge.
 """
