@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -24,6 +24,8 @@ from consumer.core.streams import Stream, StreamState
 from consumer.core.words import counted
 from consumer.store.overview import Overview, history, overview
 from consumer.store.streams import written_checksum
+
+Result = TypeVar("Result")
 
 WATCH_S = 2.0
 """How often a live table is drawn anew."""
@@ -100,11 +102,7 @@ def watch(place: Place, asked: Asked) -> None:
 
 def show_history(place: Place, stream: str | None, *, as_json: bool) -> None:
     """Print what was done by hand."""
-    with place.named():
-        done = wait_for_lock(
-            place.db, partial(history, prefix=place.prefix, schema=place.schema), complain, for_ever=False
-        )
-    found = [one for one in done if stream in (None, one.stream)]
+    found = [one for one in _read(place, history) if stream in (None, one.stream)]
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found]))
         return
@@ -114,11 +112,16 @@ def show_history(place: Place, stream: str | None, *, as_json: bool) -> None:
         typer.echo(printable(f"{_time(one.made_ms)}  {one.stream}  #{one.number}  {one.what}{moved}  {by}"))
 
 
-def _look(place: Place, asked: Asked) -> View:
+def _read(place: Place, read: Callable[..., Result]) -> Result:
+    """Read from a store; a SQLite file that another process has locked is waited for."""
     with place.named():
-        found = wait_for_lock(
-            place.db, partial(overview, prefix=place.prefix, schema=place.schema), complain, for_ever=False
+        return wait_for_lock(
+            place.db, partial(read, prefix=place.prefix, schema=place.schema), complain, for_ever=False
         )
+
+
+def _look(place: Place, asked: Asked) -> View:
+    found = _read(place, overview)
     if not asked.lag or not found.streams:
         return View(found)
     return View(found, sources.heads([stream.name for stream in found.streams], asked.url, asked.name))

@@ -12,7 +12,6 @@ from consumer.core.rule import begin, place
 from consumer.core.runs import Offer, Position
 from consumer.core.starts import Start
 from consumer.core.streams import Stream, StreamState
-from consumer.core.words import one_line
 from consumer.store.sheet import Sheet
 from consumer.store.streams import Streams
 
@@ -55,7 +54,7 @@ class ClaimSheet(Sheet[Claim]):
         self._found: dict[str, Stream] = {}
         self._has_new = False
         self._started: list[Stream] = []
-        self._failed: list[tuple[Stream, ConsumerError]] = []
+        self._failed: list[tuple[Stream, Halt]] = []
         self._unsure: dict[str, CursorAhead] = {}
         self._positions: dict[str, Position | None] = {}
 
@@ -87,15 +86,18 @@ class ClaimSheet(Sheet[Claim]):
             placement = place(stream.cursor, offer)
         except CursorAhead as error:
             if error.is_firm:
-                self._failed.append((stream, error))
+                self._fail(stream, error)
             else:
                 self._unsure[stream.name] = error
         except (ResyncRequired, SourceChanged) as error:
-            self._failed.append((stream, error))
+            self._fail(stream, error)
         else:
             self._positions[stream.name] = placement.position
             handler = stream.handler if self._handler is None else self._handler
             self._started.append(replace(stream, cursor=placement.cursor, handler=handler))
+
+    def _fail(self, stream: Stream, error: ConsumerError) -> None:
+        self._failed.append((stream, Halt(stream.name, None, error)))
 
     def claimed(self) -> Mapping[str, object]:
         """All that was found: where a process died of a failed sync, that turns out once, and not at each stream."""
@@ -104,19 +106,15 @@ class ClaimSheet(Sheet[Claim]):
     def changes(self) -> bool:
         return bool(self._has_new or self._started or self._failed)
 
-    def new(self) -> Sequence[Any]:
-        return ()
-
     def write(self, cursor: Any) -> Mapping[str, object]:
         if self._started:
             self._streams.claim(cursor, self._started)
         if self._failed:
-            self._streams.halt(cursor, [(stream, None, one_line(error)) for stream, error in self._failed])
+            self._streams.halt(cursor, self._failed)
         return {}
 
     def outcome(self) -> Claim:
-        halted = tuple(Halt(stream.name, None, error) for stream, error in self._failed)
-        return Claim(self._positions, self._unsure, halted)
+        return Claim(self._positions, self._unsure, tuple(halt for _, halt in self._failed))
 
 
 class HaltSheet(Sheet[None]):
@@ -140,22 +138,12 @@ class HaltSheet(Sheet[None]):
             name: stream for name, stream in found.items() if stream.cursor.generation == self._generations.get(name)
         }
 
-    def claimed(self) -> Mapping[str, object]:
-        return {}
-
     def changes(self) -> bool:
         return bool(self._found)
 
-    def new(self) -> Sequence[Any]:
-        return ()
-
     def write(self, cursor: Any) -> Mapping[str, object]:
-        halted = [
-            (self._found[halt.stream], halt.at, one_line(halt.error))
-            for halt in self._halted
-            if halt.stream in self._found
-        ]
-        self._streams.halt(cursor, halted)
+        found = self._found
+        self._streams.halt(cursor, [(found[halt.stream], halt) for halt in self._halted if halt.stream in found])
         return {}
 
     def outcome(self) -> None:

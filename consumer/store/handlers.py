@@ -1,7 +1,8 @@
 """The user's handler: what it is, how it is called inside the store's transaction, and how its failures are told apart.
 
-A handler must not end the transaction that it is called in. SQLAlchemy's commit is refused, on SQLite every statement
-that would end it too (`backend.py`), and whatever slips through is found when the savepoint around it is released.
+A handler must not end the transaction that it is called in. SQLAlchemy's commit is refused, and on SQLite every
+statement that would end it too (`databases/sqlite.py`). Whatever slips through is found when the savepoint around it is
+released.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A lease is economy, not correctness: two processes that consume the same streams
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from consumer.core.streams import Lease
@@ -52,20 +52,13 @@ class TakeSheet(Sheet[Lease]):
     def judge(self, cursor: Any) -> None:
         self._leases.database.set_up(cursor)
         cursor.execute(self._leases.insert, self._values)  # where there is none; whoever else does that is waited for
-        self._held = _read(cursor.execute(self._leases.lock, self._values).fetchone())
-
-    def claimed(self) -> Mapping[str, object]:
-        return {}
 
     def changes(self) -> bool:
         return True
 
-    def new(self) -> Sequence[Any]:
-        return ()
-
     def write(self, cursor: Any) -> Mapping[str, object]:
         cursor.execute(self._leases.take, self._values)
-        self._held = _read(cursor.execute(self._leases.lock, self._values).fetchone())
+        self._held = read_lease(cursor.execute(self._leases.lock, self._values).fetchone())
         return {}
 
     def outcome(self) -> Lease:
@@ -83,14 +76,8 @@ class GiveBackSheet(Sheet[None]):
     def judge(self, cursor: Any) -> None:
         self._leases.database.set_up(cursor)
 
-    def claimed(self) -> Mapping[str, object]:
-        return {}
-
     def changes(self) -> bool:
         return True
-
-    def new(self) -> Sequence[Any]:
-        return ()
 
     def write(self, cursor: Any) -> Mapping[str, object]:
         cursor.execute(self._leases.give_back, self._values)
@@ -100,6 +87,7 @@ class GiveBackSheet(Sheet[None]):
         return None
 
 
-def _read(row: Any) -> Lease:
+def read_lease(row: Any) -> Lease:
+    """Read what `LeaseStatements.read` and `lock` give."""
     source, holder, handler, since_ms, until_ms, is_held = row
     return Lease(source, holder, handler, since_ms, until_ms, bool(is_held))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from consumer.core.streams import Lease, Override, Stream
 from consumer.store import migrate
 from consumer.store.databases.choice import database_of
+from consumer.store.leases import read_lease
 from consumer.store.migrate import Status
 from consumer.store.schema import Tables
 from consumer.store.statements import LeaseStatements, StreamStatements
@@ -57,7 +58,7 @@ def overview(url: str, *, prefix: str = "", schema: str | None = None) -> Overvi
         store_id = connection.execute(statements.read_store).one().store_id
         streams = tuple(read_stream(row._asdict()) for row in connection.execute(statements.read_streams))
         leases = connection.execute(LeaseStatements(tables, clock).read)
-        return Overview(status, store_id, streams, tuple(Lease(**row._asdict()) for row in leases), seen_ms)
+        return Overview(status, store_id, streams, tuple(map(read_lease, leases)), seen_ms)
 
 
 def history(url: str, *, prefix: str = "", schema: str | None = None) -> list[Override]:

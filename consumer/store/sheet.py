@@ -59,20 +59,20 @@ class Sheet(ABC, Generic[Done]):
     def judge(self, cursor: Any) -> None:
         """Lock where the store stands, and find out what is new."""
 
-    @abstractmethod
     def claimed(self) -> Mapping[str, object]:
         """Give the cursors, as they were found, that are going to be acknowledged or built on.
 
         For each name that is something which equals no other place that this cursor has ever stood at.
         """
+        return {}
 
     @abstractmethod
     def changes(self) -> bool:
         """Say whether there is anything to write."""
 
-    @abstractmethod
     def new(self) -> Sequence[Any]:
         """Give what the handler is called with; it is not called where that is nothing."""
+        return ()
 
     @abstractmethod
     def write(self, cursor: Any) -> Mapping[str, object]:

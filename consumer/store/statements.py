@@ -112,6 +112,10 @@ MOVED = (
 """The values of a stream that goes on: its name, where it must stand, and where it stands then."""
 
 
+_HEALTHY = {"halted_at": null(), "halted_error": null(), "halted_since_ms": null(), "starts": _ZERO}
+"""What the row of a stream says that nothing has stopped, whether it has gone on by itself or was moved by hand."""
+
+
 class StreamStatements:
     """The statements over the tables for records.
 
@@ -173,7 +177,6 @@ class StreamStatements:
                 halted_since_ms=func.coalesce(stream.c.halted_since_ms, bindparam("since_ms")),
             )
         )
-        healthy = {"halted_at": null(), "halted_error": null(), "halted_since_ms": null(), "starts": _ZERO}
         self.move_by_hand = (
             update(stream)
             .where(is_named)
@@ -186,13 +189,13 @@ class StreamStatements:
                 last_timestamp_ms=null(),
                 state=bindparam("state_"),
                 generation=stream.c.generation + _ONE,
-                **healthy,
+                **_HEALTHY,
             )
         )
         self.set_state = (
             update(stream)
             .where(is_named)
-            .values(state=bindparam("state_"), generation=stream.c.generation + _ONE, **healthy)
+            .values(state=bindparam("state_"), generation=stream.c.generation + _ONE, **_HEALTHY)
         )
         self.count_move = update(store).values(moves=store.c.moves + _ONE)
         self.read_numbers = (
@@ -220,10 +223,7 @@ def _going_on(tables: Tables, value: Callable[[str], ColumnElement[Any]]) -> Upd
         .values(
             **set_to,
             state=case((stream.c.state == _HALTED, _RUNNING), else_=stream.c.state),
-            halted_at=null(),
-            halted_error=null(),
-            halted_since_ms=null(),
-            starts=_ZERO,
+            **_HEALTHY,
         )
     )
 
@@ -253,8 +253,9 @@ class LeaseStatements:
         self.lock = self.read.where(is_named).with_for_update()
         self.insert = insert(lease).from_select(
             [c.name for c in lease.c],
+            # SQLite needs a WHERE between a SELECT and ON CONFLICT, which it would take for a join's otherwise.
             select(bindparam("source_", type_=lease.c.source.type), literal_column("''"), null(), now, _ZERO).where(
-                literal_column("1") == literal_column("1")
+                literal_column("1 = 1")
             ),
         )
         is_mine = lease.c.holder == bindparam("holder_")

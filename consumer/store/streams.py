@@ -13,11 +13,12 @@ from typing import Any
 
 from consumer.core.errors import Fenced, NotReady
 from consumer.core.events import is_integer
+from consumer.core.outcome import Halt
 from consumer.core.records import DIGEST_BYTES, NO_NUMBER, NUMBER_MAX
 from consumer.core.rule import Cursor
 from consumer.core.streams import Override, Stream, StreamState
+from consumer.core.words import one_line
 from consumer.store.databases.base import Database
-from consumer.store.schema import Tables
 from consumer.store.statements import MOVED, UNLESS_THERE, StreamStatements
 
 MARK_EVERY = 1_000_000
@@ -29,18 +30,16 @@ class Streams:
 
     Args:
         database: which kind it is.
-        tables: the store's tables.
-        schema: where they are.
+        statements: over the store's tables.
+        schema: where the tables are.
     """
 
-    def __init__(self, database: Database, tables: Tables, schema: str) -> None:
-        statements = StreamStatements(tables)
-
+    def __init__(self, database: Database, statements: StreamStatements, schema: str) -> None:
         def compiled(statement: Any) -> str:
             return database.compile(statement, schema)
 
         self._database = database
-        self._columns = [column.name for column in tables.stream.columns]
+        self._columns = [column.name for column in statements.read_streams.selected_columns]
         self._lock_some = database.locking(statements, schema)
         self._move_on = database.moving(statements, schema)
         self._insert = compiled(statements.insert_stream) + UNLESS_THERE
@@ -90,20 +89,20 @@ class Streams:
         if marks:
             cursor.executemany(self._insert_mark, marks)
 
-    def halt(self, cursor: Any, halted: Sequence[tuple[Stream, int | None, str]]) -> None:
+    def halt(self, cursor: Any, halted: Sequence[tuple[Stream, Halt]]) -> None:
         """Note what streams cannot pass, and why. One that was moved by hand or is paused is left alone."""
         now = now_ms()
         cursor.executemany(
             self._halt,
             [
                 {
-                    "name_": s.name,
-                    "generation_": s.cursor.generation,
-                    "at": at,
-                    "error": storable(error),
+                    "name_": stream.name,
+                    "generation_": stream.cursor.generation,
+                    "at": halt.at,
+                    "error": storable(one_line(halt.error)),
                     "since_ms": now,
                 }
-                for s, at, error in halted
+                for stream, halt in halted
             ],
         )
 

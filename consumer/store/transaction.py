@@ -36,7 +36,7 @@ from consumer.store.claims import Claim, ClaimSheet, HaltSheet
 from consumer.store.databases.base import READ_ONLY, Cause
 from consumer.store.databases.choice import cause_of, database_of, is_busy, make_engine, make_engine_like
 from consumer.store.handlers import Handler, RecordHandler, call_inside_savepoint, check_handler, refuse_to_commit
-from consumer.store.leases import GiveBackSheet, Leases, TakeSheet
+from consumer.store.leases import GiveBackSheet, Leases, TakeSheet, read_lease
 from consumer.store.moves import Move, MoveSheet
 from consumer.store.pair import PAIR, EventsBatch, Pair, PairSheet, no_store
 from consumer.store.retry import TRIES
@@ -337,7 +337,7 @@ class Store:
         """
         with self._reading() as connection:
             statement = LeaseStatements(self._tables, self._database.CLOCK_MS).read
-            return [Lease(**row._asdict()) for row in self._execute(connection, statement)]
+            return [read_lease(row) for row in self._execute(connection, statement)]
 
     def take_lease(self, source: str, holder: str, handler: str | None = None) -> Lease:
         """Take the lease of a source, or renew it, where no other process holds it.
@@ -402,9 +402,10 @@ class Store:
                     # Somebody else has committed this, and may have died of a sync that failed.
                     self._database.make_durable(connection)
                     self._durable.update(claimed)
-                reached = sheet.write(cursor) if sheet.changes() else {}
+                changes = sheet.changes()
+                reached = sheet.write(cursor) if changes else {}
             is_handled = handler is not None and bool(sheet.new())
-            if sheet.changes():
+            if changes:
                 self._handle_and_commit(connection, sheet, handler if is_handled else None)
                 self._durable.update(reached)
             else:
@@ -519,7 +520,7 @@ class Store:
 
     def _streams_of(self, connection: Connection) -> Streams:
         if self._streams is None:
-            self._streams = Streams(self._database, self._tables, self._find(connection))
+            self._streams = Streams(self._database, self._records, self._find(connection))
         return self._streams
 
     def _leases_of(self, connection: Connection) -> Leases:

@@ -112,7 +112,7 @@ def test_a_documented_command_is_one(command: str, tmp_path: Path, environment: 
 def test_every_option_in_the_operations_page_exists(tmp_path: Path, environment: dict[str, str]) -> None:
     helps = "".join(
         run(f"consumer {command} --help", tmp_path, environment).stdout
-        for command in ("run", "serve", "upgrade", "status", "journal append")
+        for command in ("run", "serve", "upgrade", "status", "pause", "skip", "trust", "history", "journal append")
     )
     for page in PAGES:
         for option in set(re.findall(r"`(--[a-z-]+)`", page.read_text())):
