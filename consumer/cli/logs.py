@@ -141,6 +141,8 @@ def write_end(error: Exception, log_format: LogFormat) -> int:
         complain(exits.explain(error))
         return code
     facts = {name: fact for name, fact in vars(error).items() if not name.startswith("_")}
+    if facts.get("stream", error) is None:  # an event belongs to no stream
+        del facts["stream"]
     logging.getLogger("consumer").error(
         "%s",
         exits.explain(error),

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from consumer.cli.locks import wait_for_lock
 from consumer.cli.output import complain, printable
 from consumer.cli.place import Place
 from consumer.core.errors import Behind, InvalidOption, NotReady
+from consumer.core.starts import written_time
 from consumer.core.streams import Stream, StreamState
 from consumer.core.words import counted
 from consumer.store.overview import Overview, history, overview
@@ -251,4 +251,4 @@ def _ago(seconds: float) -> str:
 
 
 def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+    return written_time(ms, sep=" ", timespec="seconds")

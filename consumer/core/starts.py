@@ -43,7 +43,12 @@ class FromTime:
     timestamp_ms: int
 
     def __str__(self) -> str:
-        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return written_time(self.timestamp_ms)
+
+
+def written_time(ms: int, sep: str = "T", timespec: str = "milliseconds") -> str:
+    """Write a time as ISO 8601 has it, with the zone: milliseconds since 1970 in UTC."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(sep, timespec)
 
 
 Start: TypeAlias = Earliest | Latest | FromNumber | FromTime

@@ -14,7 +14,7 @@ from consumer.core.errors import NotAsExpected, NotNext, UnknownStream
 from consumer.core.records import NO_NUMBER, NUMBER_MAX
 from consumer.core.streams import Override, Stream, StreamState
 from consumer.store.sheet import Sheet
-from consumer.store.streams import Streams, now_ms, storable
+from consumer.store.streams import Streams, storable
 
 
 class Unchanged:
@@ -139,7 +139,7 @@ class MoveSheet(Sheet[list[Override]]):
         return [was.name for _, was, _ in self._both]
 
     def write(self, cursor: Any) -> Mapping[str, object]:
-        made_ms = now_ms()
+        made_ms = self._streams.now_ms(cursor)
         for move, was, now in self._both:
             if move.moves_cursor:
                 self._streams.move_by_hand(cursor, now)

@@ -54,7 +54,7 @@ def overview(url: str, *, prefix: str = "", schema: str | None = None) -> Overvi
         if not status.has_streams:
             return Overview(status, None, (), (), seen_ms)
         tables = Tables(prefix)
-        statements = StreamStatements(tables)
+        statements = StreamStatements(tables, clock)
         store_id = connection.execute(statements.read_store).one().store_id
         streams = tuple(read_stream(row._asdict()) for row in connection.execute(statements.read_streams))
         leases = connection.execute(LeaseStatements(tables, clock).read)
@@ -75,5 +75,6 @@ def history(url: str, *, prefix: str = "", schema: str | None = None) -> list[Ov
     with migrate.looking(url, prefix=prefix, schema=schema) as (connection, status):
         if not status.has_streams:
             return []
-        rows = connection.execute(StreamStatements(Tables(prefix)).read_overrides)
+        statements = StreamStatements(Tables(prefix), database_of(connection.engine).CLOCK_MS)
+        rows = connection.execute(statements.read_overrides)
         return [Override(**row._asdict()) for row in rows]

@@ -18,7 +18,7 @@ from consumer.core.rule import judge_run
 from consumer.core.runs import Run
 from consumer.core.streams import Stream
 from consumer.store.sheet import Batch, HandlerRaised, Sheet
-from consumer.store.streams import Streams, now_ms
+from consumer.store.streams import Streams
 
 
 class RunsBatch(Batch[RunsOutcome]):
@@ -157,12 +157,7 @@ class RunsSheet(Sheet[RunsOutcome]):
         return self._new
 
     def write(self, cursor: Any) -> Mapping[str, object]:
-        committed_ms = now_ms()
-        moved = [
-            (judged.found, replace(judged.now, committed_ms=committed_ms))
-            for judged in self._judged.values()
-            if judged.now is not judged.found
-        ]
+        moved = [(one.found, one.now) for one in self._judged.values() if one.now is not one.found]
         self._streams.move_on(cursor, moved)
         points.reach(Point.AFTER_CURSOR)
         return {stream.name: stream.cursor.place for _, stream in moved}

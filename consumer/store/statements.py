@@ -107,7 +107,6 @@ MOVED = (
     "checksum",
     "last_digest",
     "last_timestamp_ms",
-    "committed_ms",
 )
 """The values of a stream that goes on: its name, where it must stand, and where it stands then."""
 
@@ -117,12 +116,14 @@ _HEALTHY = {"halted_at": null(), "halted_error": null(), "halted_since_ms": null
 
 
 class StreamStatements:
-    """The statements over the tables for records.
+    """The statements over the tables for records. All times in them are the database's.
 
     Args:
         tables: the tables.
+        clock_ms: an expression of the database's own clock, in milliseconds since 1970.
 
     Attributes:
+        read_clock: gives the time.
         read_store: gives the store's id, `compatible_from` and how many moves by hand there were.
         read_streams: gives all columns of all streams, by name.
         lock_in_list: gives all columns of those whose names are in the JSON list `names`, by name; SQLite's, where the
@@ -133,8 +134,7 @@ class StreamStatements:
         move_on: takes `MOVED`. It changes no row where the stream stands elsewhere.
         move_all_on: the same for many, each value an array; PostgreSQL's.
         insert_mark: takes the columns of a mark.
-        halt: takes `name`, `generation`, `at`, `error` and `since_ms`; where the stream is halted already, it keeps
-            since when.
+        halt: takes `name`, `generation`, `at` and `error`; where the stream is halted already, it keeps since when.
         move_by_hand: takes `name` and where the stream stands then, and raises its generation.
         set_state: takes `name` and `state`, forgets what halted the stream and raises its generation.
         count_move: raises the number of moves.
@@ -144,8 +144,10 @@ class StreamStatements:
         read_overrides: gives all moves of all streams, in their order.
     """
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, clock_ms: str) -> None:
         stream, override, store, mark = tables.stream, tables.override, tables.store, tables.mark
+        now: ColumnElement[int] = literal_column(clock_ms)
+        self.read_clock = select(now)
         is_named = stream.c.name == bindparam("name_")
         self.read_store = select(store.c.store_id, store.c.compatible_from, store.c.moves)
         self.read_streams = select(stream).order_by(stream.c.name)
@@ -159,13 +161,13 @@ class StreamStatements:
             .where(is_named)
             .values(identity=bindparam("identity_"), handler=bindparam("handler_"), starts=stream.c.starts + _ONE)
         )
-        self.move_on = _going_on(tables, lambda name: bindparam(f"{name}_"))
+        self.move_on = _going_on(tables, now, lambda name: bindparam(f"{name}_"))
         found = {"from_last": stream.c.last, "from_through": stream.c.through, "from_generation": stream.c.generation}
         columns = {name: found[name] if name in found else stream.c[name] for name in MOVED}
         arrays = [bindparam(f"{name}_", type_=ARRAY(column.type)) for name, column in columns.items()]
         # With several arrays this is syntax, which PostgreSQL reads as its own functions where no schema is named.
         values = func.unnest(*arrays).table_valued(*MOVED).render_derived(name="moved")
-        self.move_all_on = _going_on(tables, lambda name: values.c[name])
+        self.move_all_on = _going_on(tables, now, lambda name: values.c[name])
         self.insert_mark = insert(mark).values({c.name: bindparam(c.name) for c in mark.c})
         self.halt = (
             update(stream)
@@ -174,7 +176,7 @@ class StreamStatements:
                 state=_HALTED,
                 halted_at=bindparam("at"),
                 halted_error=bindparam("error"),
-                halted_since_ms=func.coalesce(stream.c.halted_since_ms, bindparam("since_ms")),
+                halted_since_ms=func.coalesce(stream.c.halted_since_ms, now),
             )
         )
         self.move_by_hand = (
@@ -208,7 +210,7 @@ class StreamStatements:
         self.read_overrides = select(override).order_by(override.c.made_ms, override.c.stream, override.c.number)
 
 
-def _going_on(tables: Tables, value: Callable[[str], ColumnElement[Any]]) -> Update:
+def _going_on(tables: Tables, now: ColumnElement[int], value: Callable[[str], ColumnElement[Any]]) -> Update:
     """Build the UPDATE of streams that go on, which also ends whatever had halted them."""
     stream = tables.stream
     set_to = {name: value(name) for name in MOVED[4:]}
@@ -222,6 +224,7 @@ def _going_on(tables: Tables, value: Callable[[str], ColumnElement[Any]]) -> Upd
         )
         .values(
             **set_to,
+            committed_ms=now,
             state=case((stream.c.state == _HALTED, _RUNNING), else_=stream.c.state),
             **_HEALTHY,
         )

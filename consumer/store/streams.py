@@ -6,7 +6,6 @@ of records, at a claim and by hand is decided in `runs.py`, `claims.py` and `mov
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -42,6 +41,7 @@ class Streams:
         self._columns = [column.name for column in statements.read_streams.selected_columns]
         self._lock_some = database.locking(statements, schema)
         self._move_on = database.moving(statements, schema)
+        self._read_clock = compiled(statements.read_clock)
         self._insert = compiled(statements.insert_stream) + UNLESS_THERE
         self._claim = compiled(statements.claim_stream)
         self._insert_mark = compiled(statements.insert_mark)
@@ -91,7 +91,6 @@ class Streams:
 
     def halt(self, cursor: Any, halted: Sequence[tuple[Stream, Halt]]) -> None:
         """Note what streams cannot pass, and why. One that was moved by hand or is paused is left alone."""
-        now = now_ms()
         cursor.executemany(
             self._halt,
             [
@@ -100,7 +99,6 @@ class Streams:
                     "generation_": stream.cursor.generation,
                     "at": halt.at,
                     "error": storable(one_line(halt.error)),
-                    "since_ms": now,
                 }
                 for stream, halt in halted
             ],
@@ -125,6 +123,10 @@ class Streams:
         """Have a stream pause or run, in a new generation."""
         cursor.execute(self._set_state, {"name_": name, "state_": str(state)})
         cursor.execute(self._count_move)
+
+    def now_ms(self, cursor: Any) -> int:
+        """Give the time by the database's clock, in milliseconds since 1970."""
+        return int(cursor.execute(self._read_clock).fetchone()[0])
 
     def next_override(self, cursor: Any, name: str) -> int:
         """Give the number that what is done to a stream next has on record, under its lock."""
@@ -174,7 +176,6 @@ def _reached(now: Stream) -> tuple[Any, ...]:
         written_checksum(now.checksum),
         _hex(cursor.digest),
         cursor.timestamp_ms,
-        now.committed_ms,
     )
 
 
@@ -235,11 +236,6 @@ def written_checksum(checksum: int) -> str:
 def storable(text: str) -> str:
     """Give a text that every database takes: PostgreSQL has no zero byte, and neither has lone surrogates."""
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
-
-
-def now_ms() -> int:
-    """Give the time, in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 def _hex(content: bytes | None) -> str | None:

@@ -78,7 +78,6 @@ class Store:
         """
         self._tables = Tables(prefix)
         self._statements = Statements(self._tables)
-        self._records = StreamStatements(self._tables)
         if engine is not None and url is None:
             self._engine = make_engine_like(engine)
         elif url is not None and engine is None:
@@ -86,6 +85,7 @@ class Store:
         else:
             raise InvalidOption("a store takes a URL or an engine, and not both")
         self._database = database_of(self._engine)
+        self._records = StreamStatements(self._tables, self._database.CLOCK_MS)
         self._schema = schema  # where the tables are, once that is known
         self._pair: Pair | None = None  # the statements over them, once it is
         self._streams: Streams | None = None

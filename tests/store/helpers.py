@@ -322,3 +322,15 @@ def run_worker(patience_s: float, *arguments: object) -> tuple[int, list[int]]:
         out, err = process.communicate("\n", timeout=patience_s)
         assert process.returncode in {0, -signal.SIGKILL}, err
         return process.returncode, [int(line) for line in out.split()]
+
+
+CLOCK_MS = {
+    True: "CAST(strftime('%s', 'now') || substr(strftime('%f', 'now'), 4) AS INTEGER)",
+    False: "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+}
+
+
+def now_ms(url: str) -> int:
+    """The time by the database's own clock."""
+    [[now]] = rows(url, f"SELECT {CLOCK_MS[is_sqlite(url)]}")
+    return now

@@ -7,19 +7,9 @@ from consumer.core.streams import Lease
 from consumer.store.leases import LEASE_S
 from consumer.store.transaction import Store
 
-from .helpers import Running, at, execute, is_sqlite, rows, waiting_for
+from .helpers import Running, at, execute, is_sqlite, now_ms, rows, waiting_for
 
 SOURCE, OTHER, ME, YOU = "kafka/orders", "file/a'b%", "me", "you"
-
-CLOCK_MS = {
-    True: "CAST(strftime('%s', 'now') || substr(strftime('%f', 'now'), 4) AS INTEGER)",
-    False: "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
-}
-
-
-def now_ms(url: str) -> int:
-    [[now]] = rows(url, f"SELECT {CLOCK_MS[is_sqlite(url)]}")
-    return now
 
 
 def expire(url: str) -> None:

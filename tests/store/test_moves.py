@@ -11,11 +11,10 @@ from consumer.core.outcome import RunsOutcome
 from consumer.core.points import Point
 from consumer.core.records import NUMBER_MAX
 from consumer.core.streams import Override, StreamState
-from consumer.store import streams
 from consumer.store.moves import Move, pause, resume, skip, trust
 from consumer.store.transaction import Store
 
-from .helpers import Running, at, execute, is_sqlite, kept, rows, waiting_for
+from .helpers import Running, at, execute, is_sqlite, kept, now_ms, rows, waiting_for
 from .recording import A, B, C, Kept, claim, halted, handled, keep, of, offer, picked, record, row, run, run_of
 
 ALL = (
@@ -55,14 +54,14 @@ def test_a_move_changes_what_it_says_and_clears_what_halted_the_stream(
     others, digest = (row(at_5, B), row(at_5, C)), row(at_5)["last_digest"]
     kept_as_is = "name begins records checksum handler committed_ms"
     before = picked(at_5, kept_as_is)
-    made_after = streams.now_ms()
+    made_after = now_ms(at_5)
     [override] = store.move([move])
 
     wanted = tuple(digest if value == "kept" else value for value in after)
     assert picked(at_5, ALL) == (*wanted, 1, 0, None, None, None)
     assert picked(at_5, kept_as_is) == before
     assert (row(at_5, B), row(at_5, C)) == others
-    assert made_after <= override.made_ms <= streams.now_ms()
+    assert made_after <= override.made_ms <= now_ms(at_5)
     identity, last, through = after[:3]
     assert override == Override(A, 1, override.made_ms, "me", move.what, 5, 9, last, through, "id", identity, "why")
     assert store.overrides() == [override]

@@ -11,12 +11,11 @@ from consumer.core.records import NUMBER_MAX, Record
 from consumer.core.rule import Cursor
 from consumer.core.runs import Run
 from consumer.core.streams import Stream, StreamState
-from consumer.store import streams
 from consumer.store.moves import Move
 from consumer.store.streams import MARK_EVERY
 from consumer.store.transaction import Store
 
-from .helpers import execute, rows
+from .helpers import execute, now_ms, rows
 from .recording import A, B, Kept, claim, offer, picked, record, row, run, run_of
 
 # --- the definition of digest and checksum, written down once more -------------------------------
@@ -56,11 +55,11 @@ def test_a_row_says_what_was_consumed(store: Store, url: str) -> None:
     claim(store, A)
     last = 0
     for count, one in enumerate(RECORDS, 1):
-        before = streams.now_ms()
+        before = now_ms(url)
         store.apply_runs([Run(A, 0, last - 1, [one], one.seq, b"token %d" % count)])
         last = one.seq + 1
         found = row(url)
-        assert before <= found.pop("committed_ms") <= streams.now_ms()
+        assert before <= found.pop("committed_ms") <= now_ms(url)
         assert found == {
             "name": A,
             "identity": "id",

@@ -167,7 +167,7 @@ class SQLite(Database):
 
     PARAMSTYLE = "named"
 
-    CLOCK_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    CLOCK_MS = "CAST(strftime('%s', 'now') || substr(strftime('%f', 'now'), 4) AS INTEGER)"
 
     ROWS = (500, 50)
     """Rows of one INSERT statement, as many of the longer as fit: more gain nothing. What is left goes row by row."""
